@@ -8,6 +8,7 @@ are compared, has others, so that an edit that changes nothing loses nothing bey
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from helpers.behaviour.scorers import AGAIN, UNEDITED
-from helpers.editing.editors import method_label
+from helpers.editing.editors import distinct, method_label
 from helpers.peak.findings import FACTORS
 from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import Metrics
@@ -24,17 +25,20 @@ from helpers.results.statistics import (
     LEVEL,
     Contrast,
     Estimate,
+    Kind,
     Numbers,
     holm,
-    is_binary,
+    interval,
     mean_interval,
-    paired_means,
-    paired_proportions,
-    paired_shares,
+    paired,
+    relations_of,
     share_interval,
+    standard_error,
+    too_few,
+    units_of,
 )
 from helpers.results.text import in_points, with_interval
-from helpers.samples.design import POWER, clustered_cell, detectable, with_power
+from helpers.samples.design import POWER, detectable, with_power, with_relations
 
 ASKED = {  # scorers that read probabilities, and their titles
     "ES": "probability:\nabove the list",
@@ -54,6 +58,7 @@ GENERATED = {  # scorers that search responses for o*
     "chat, sampled": "chat,\nsampled",
 }
 SCORERS = {**ASKED, **GENERATED}
+_FRACTIONS = ("tokens", "tokens, paraphrases", "choice")  # of many values; the others are shares
 _ENDS = [100 * LEVEL / 2, 100 - 100 * LEVEL / 2]  # percentiles of a 95 % interval
 _PLACE = ["list", "answer_index"]
 _RIGHT = {"choice": "target", "yes": "yes", "negated": "no"}
@@ -135,130 +140,180 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
 def scorer_table(states: Metrics) -> pd.DataFrame:
     """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
     rows = {
-        state: {s: in_points(share_interval(table[s])) for s in SCORERS if s in table}
+        state: {s: in_points(interval(table[s], kind_of(s))) for s in SCORERS if s in table}
         for state, table in states.items()
     }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    return with_relations(shown, [t[s] for t in states.values() for s in SCORERS if s in t])
+
+
+def kind_of(scorer: str) -> Kind:
+    """How a scorer's values are distributed, which decides their interval and tests."""
+    return "fraction" if scorer in _FRACTIONS else "share"
 
 
 def agreement(states: Metrics) -> pd.DataFrame:
     """How far two scorers order the methods alike: a row a pair of scorers, as text.
 
-    ``rank correlation``: Spearman's, over methods, with the bootstrap interval over records. A pair of
-    methods has an order under a scorer where the 95 % interval of its difference excludes zero
-    (Newcombe's for 0 and 1, else the bootstrap; not corrected for their number): ``same`` counts the
-    pairs with one order, ``opposite`` names those that change places, and the rest is ``inconclusive``.
+    ``rank correlation``: Spearman's, over ``distinct`` methods, with the bootstrap interval over units
+    (relations, or records). A pair of methods has an order under a scorer where the paired test of its
+    difference has p < 0.05 (not corrected for their number): ``same`` counts the pairs with one order,
+    ``opposite`` names those that change places, and the rest is ``inconclusive``.
     """
-    methods = [state for state in states if state != UNEDITED]
-    cases = sorted(set().union(*(states[method].index for method in methods)))
-    rng = np.random.default_rng(0)
-    n = len(cases)
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=2000)
-    weights = np.vstack([np.ones(n), drawn])  # the sample itself first
+    methods = distinct(state for state in states if state != UNEDITED)
+    shared = [s for s in SCORERS if all(s in states[method] for method in methods)]
+    by_scorer = {s: pd.concat([states[m][s] for m in methods], axis=1) for s in shared}
+    records = reduce(pd.Index.union, (values.index for values in by_scorer.values()))
+    weights = _drawn_weights(pd.Series(1.0, records))
     ranks, orders, counts = {}, {}, {}
-    for scorer in (s for s in SCORERS if all(s in states[method] for method in methods)):
-        found = [states[method][scorer].reindex(cases) for method in methods]
-        values = pd.concat(found, axis=1).to_numpy(float)
+    for scorer, table in by_scorer.items():
+        values = table.reindex(records).to_numpy(float)
         known = ~np.isnan(values).any(axis=1)
         used = weights[:, known]
         means = (used @ values[known] / used.sum(axis=1, keepdims=True)).round(9)
         ranks[scorer] = stats.rankdata(means, axis=1) - (len(methods) + 1) / 2
-        orders[scorer] = _orders(values[known], means)
+        orders[scorer] = _orders(table.dropna(), kind_of(scorer))
         counts[scorer] = int(known.sum())
     rows = []
     for one, two in combinations(ranks, 2):
         rho = _spearman(ranks[one], ranks[two])
         defined = np.isnan(rho).mean() < LEVEL  # not where a scorer orders nothing, or seldom
         low, high = np.nanpercentile(rho[1:], _ENDS) if defined else (np.nan, np.nan)
-        interval = Estimate(rho[0], low, high, min(counts[one], counts[two]))
+        correlation = Estimate(rho[0], low, high, min(counts[one], counts[two]))
         both = {pair: orders[one][pair] * orders[two][pair] for pair in orders[one]}
         names = {(i, j): f"{methods[i]} / {methods[j]}" for i, j in both}
         opposite = [names[pair] for pair, sign in both.items() if sign < 0]
         signs = [*both.values()]
         counted = signs.count(1), ", ".join(opposite) or "none", signs.count(0)
-        rows.append((one, two, with_interval(interval), *counted, interval.n))
+        rows.append((one, two, with_interval(correlation), *counted, correlation.n))
     columns = ["scorer", "other", "rank correlation", "same", "opposite", "inconclusive", "n"]
-    return pd.DataFrame(rows, columns=columns)
+    samples = (column for table in by_scorer.values() for _, column in table.dropna().items())
+    return with_relations(pd.DataFrame(rows, columns=columns), samples)
 
 
 def list_table(states: Metrics) -> pd.DataFrame:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
-    the second draw names a correct answer. The p-values are corrected for all tests of the table (Holm).
+    the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
     """
-    rows, p_values, least = {}, [], []
+    rows, changes = {}, {}
+    tests: dict[str, list[float]] = {"recall": [], "new_hard": []}
     for state, table in states.items():
         first, second = states[UNEDITED].align(table, join="inner", axis=0)
-        recall = paired_shares(first["recall"], second["recall"])
-        new = paired_means(first["new_hard"], second["new_hard"])
-        change = second["recall"] - first["recall"]
+        recall = paired(first["recall"], second["recall"], "share")
+        new = paired(first["new_hard"], second["new_hard"], "number")
         rows[state] = {
             "list recall": in_points(share_interval(table["recall"])),
             "- unedited": in_points(recall.difference, signed=True),
-            "by relation": clustered_cell([change], decided=False),
             "new hard false": with_interval(mean_interval(table["new_hard"])),
             "- unedited ": with_interval(new.difference, signed=True),
             "o* named": in_points(share_interval(table["target"])),
             "n": recall.difference.n,
         }
-        p_values += [recall.p_value, new.p_value] * (state != UNEDITED)
-        least.append(100 * detectable(change))
+        if state != UNEDITED:
+            changes[state] = second["recall"] - first["recall"]
+            tests["recall"].append(recall.p_value)
+            tests["new_hard"].append(new.p_value)
     found = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    found.loc[UNEDITED, ["- unedited", "by relation", "- unedited "]] = ""
-    corrected = ["", "", *(f"{p:.3f}" for p in holm(p_values))]
-    found.insert(3, "Holm", corrected[::2])
-    found.insert(6, "Holm ", corrected[1::2])
-    return with_power(found, least, found["n"], "{:.1f}–{:.1f} points of list recall")
+    found.loc[UNEDITED, ["- unedited", "- unedited "]] = ""
+    for place, title, measure in ((2, "Holm", "recall"), (5, "Holm ", "new_hard")):
+        corrected = dict(zip(changes, map(_p_text, holm(tests[measure])), strict=True))
+        found.insert(place, title, [corrected.get(state, "") for state in found.index])
+    least = [100 * detectable(change) for change in changes.values()]
+    with_power(found, least, found.loc[[*changes], "n"], unit=" points of list recall")
+    return with_relations(found, changes.values())
 
 
 def prediction_table(states: Metrics) -> pd.DataFrame:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
-    Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-value is
-    corrected for all tests of the table (Holm). ``detectable``: |ρ| that one test finds with power 80 %.
+    Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
+    of measures are corrected for their number (Holm). ``detectable``: see ``detectable_correlation``.
     """
-    rows, p_values = [], []
-    for method in (state for state in states if state != UNEDITED):
-        table, drawn = states[method].align(states[UNEDITED], join="inner", axis=0)
-        lost = drawn["recall"] - table["recall"]
-        more = table["new_hard"] - drawn["new_hard"]
-        for factor, measure in zip(_PREDICTED, (lost, more), strict=True):
-            found = rank_correlation(table[factor], measure)
-            n = found.difference.n
-            rho = with_interval(found.difference)
-            p_values.append(found.p_value)
-            tested = f"{factor[:3]} and {_PREDICTED[factor]}"
-            rows.append((tested, method, rho, n, f"{detectable_correlation(n):.2f}"))
+    found: dict[tuple[str, str], Contrast] = {}
+    samples = []
+    for factor, predicted in _PREDICTED.items():
+        for method in distinct(state for state in states if state != UNEDITED):
+            table, drawn = states[method].align(states[UNEDITED], join="inner", axis=0)
+            lost = drawn["recall"] - table["recall"]
+            more = table["new_hard"] - drawn["new_hard"]
+            measure = lost if factor == "AFF_hard" else more
+            found[f"{factor[:3]} and {predicted}", method] = rank_correlation(
+                table[factor], measure
+            )
+            samples.append((table[factor] + measure).dropna())
+    index = pd.MultiIndex.from_tuples(found, names=["measures", "method"])
+    p_values = pd.Series([contrast.p_value for contrast in found.values()], index)
+    corrected = p_values.groupby(level="measures", sort=False).transform(holm)
+    rows = [
+        (
+            *place,
+            with_interval(contrast.difference),
+            contrast.difference.n,
+            f"{detectable_correlation(contrast):.2f}",
+        )
+        for place, contrast in found.items()
+    ]
     columns = ["measures", "method", "rank correlation", "n", "detectable"]
-    corrected = [f"{p:.3f}" for p in holm(p_values)]
-    table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected)
-    return table.sort_values("measures", kind="stable", ignore_index=True)
+    texts = [_p_text(p) for p in corrected]
+    return with_relations(pd.DataFrame(rows, columns=columns).assign(Holm=texts), samples)
 
 
 def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
-    """Spearman's ρ over records with the interval of Bonett and Wright (2000), and whether it is zero.
+    """Spearman's ρ over records, with an interval on Fisher's scale, and whether it is zero.
 
-    tanh(artanh ρ ± z sqrt((1 + ρ²/2) / (n - 3))); NaN where one side is constant, or below ten records.
+    By record tanh(artanh ρ ± z sqrt((1 + ρ²/2) / (n - 3))) (Bonett and Wright 2000). By relation the error
+    is that of the mean of what each record contributes to ρ, robust to what a relation's records share. NaN
+    where one side is constant, or below ten records.
     """
-    pairs = pd.concat([first, second], axis=1).dropna().to_numpy(float)
-    n = len(pairs)
-    if n < 10 or not np.ptp(pairs, axis=0).all():
-        return Contrast(Estimate(np.nan, np.nan, np.nan, n), np.nan)
-    rho = float(stats.spearmanr(pairs).statistic)
+    pairs = pd.concat([first, second], axis=1).dropna()
+    n, relations = len(pairs), relations_of(pairs.iloc[:, 0])
+    if n < 10 or (pairs.nunique() == 1).any():
+        return Contrast(Estimate(np.nan, np.nan, np.nan, n), np.nan, relations=relations)
+    ranks = pairs.rank()
+    scores = (ranks - ranks.mean()) / ranks.std(ddof=0)
+    one, two = scores.iloc[:, 0], scores.iloc[:, 1]
+    rho = float((one * two).mean())
     centre = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
-    error = ((1 + rho**2 / 2) / (n - 3)) ** 0.5
-    half = stats.norm.isf(LEVEL / 2) * error
+    contributions = units_of(one * two - rho * (one**2 + two**2) / 2)
+    if contributions.by_relation:
+        error, freedom = standard_error(contributions)
+        error /= max(1e-9, 1 - rho**2)
+    else:
+        error, freedom = ((1 + rho**2 / 2) / (n - 3)) ** 0.5, np.inf
+    half = stats.t.isf(LEVEL / 2, freedom) * error
     low, high = (float(np.tanh(end)) for end in (centre - half, centre + half))
-    p_value = 2 * float(stats.norm.sf(abs(centre) / error))
-    return Contrast(Estimate(rho, low, high, n), p_value)
+    p_value = 2 * float(stats.t.sf(abs(centre) / error, freedom))
+    if too_few(relations):
+        p_value = float("nan")
+    return Contrast(Estimate(rho, low, high, n), p_value, relations=relations)
 
 
-def detectable_correlation(n: int) -> float:
-    """Smallest |ρ| that n records show with a power of 80 % at p < 0.05; NaN below ten records."""
-    needed = POWER / (n - 3) ** 0.5 if n >= 10 else np.nan
-    first = np.tanh(needed)
-    return float(np.tanh(needed * (1 + first**2 / 2) ** 0.5))  # its error grows with it
+def detectable_correlation(found: Contrast) -> float:
+    """Smallest |ρ| that a test with this interval finds with a power of 80 %; NaN where there is no test."""
+    if not found.p_value >= 0:
+        return float("nan")
+    ends = np.arctanh([found.difference.low, found.difference.high])
+    error = float(np.ptp(ends)) / 2 / stats.norm.isf(LEVEL / 2)
+    return float(np.tanh(POWER * error))
+
+
+def _p_text(p_value: float) -> str:
+    """Three decimals; a dash where there is no test."""
+    return "–" if np.isnan(p_value) else f"{p_value:.3f}"
+
+
+def _drawn_weights(records: pd.Series) -> Numbers:
+    """How often each record is there, [1 + 2,000, records]: in the sample, then in draws of its units."""
+    n = len(records)
+    units = np.arange(n)
+    if units_of(records).by_relation:
+        units = pd.factorize(records.index.get_level_values("relation"))[0]
+    number = int(units.max()) + 1
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(number, np.full(number, 1 / number), size=2000)
+    return np.vstack([np.ones(n), drawn[:, units]])
 
 
 def _spearman(one: Numbers, two: Numbers) -> Numbers:
@@ -268,15 +323,11 @@ def _spearman(one: Numbers, two: Numbers) -> Numbers:
         return together / np.sqrt(alone[0] * alone[1])
 
 
-def _orders(values: Numbers, means: Numbers) -> dict[tuple[int, int], int]:
-    """1 where the first of two methods is higher, -1 where it is lower, 0 where that is inconclusive."""
+def _orders(values: pd.DataFrame, kind: Kind) -> dict[tuple[int, int], int]:
+    """1 where the first of two methods (columns) is higher, -1 where lower, 0 where that is inconclusive."""
     found = {}
     for i, j in combinations(range(values.shape[1]), 2):
-        if is_binary(values):
-            interval = paired_proportions(values[:, j], values[:, i])
-            low, high = interval.low, interval.high
-        else:
-            differences = means[1:, i] - means[1:, j]
-            low, high = np.percentile(differences, _ENDS)
-        found[i, j] = int(low > 0) - int(high < 0)
+        test = paired(values.iloc[:, j], values.iloc[:, i], kind)
+        decided = test.p_value < LEVEL
+        found[i, j] = int(np.sign(test.difference.mean)) if decided else 0
     return found

@@ -96,7 +96,7 @@ def next_token_scores(
 
 
 def doses_of(run: Run) -> pd.Series:
-    """``DAMAGE`` by method, field, dose, case_id and measure."""
+    """``DAMAGE`` by method, field, dose, case_id, relation and measure."""
     found, parts = {}, {}
     for name in run.tables:
         kind, _, variant = name.partition(": ")
@@ -105,7 +105,7 @@ def doses_of(run: Run) -> pd.Series:
             wide = shifts.pivot_table(["kl", "top5"], "case_id", "asked")
             wide.columns = wide.columns.map("_".join)
             metrics = metrics_table(scores_of(run, only=[variant])[variant])
-            found[Variant.parse(variant)] = metrics.droplevel("relation").join(wide)
+            found[Variant.parse(variant)] = metrics.join(wide)
     for each in (v for v in found if v.times and v.value and Variant(v.method) in found):
         parts[each.method, each.field, each.value] = found[each]
         parts[each.method, each.field, 1.0] = found[Variant(each.method)]
@@ -157,7 +157,9 @@ def dose_slopes(run: Run) -> Figure:
     changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
     most, least = (f"change {DAMAGE[str(end)]}" for end in (changed.idxmax(), changed.idxmin()))
     finding = f"Of {len(series)} doses {changed.max()} {most}, {changed.min() or 'none'} {least}"
-    note = "change for twice the value, t intervals over records; title: paired tests"
+    if not changed.any():
+        finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
+    note = "change for twice the value, t intervals; title: paired tests by relation"
     return told(drawn, finding, f"{caption_of(run)}\n{note}")
 
 

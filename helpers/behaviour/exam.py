@@ -24,7 +24,7 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import Asked, PeakRun
 from helpers.results.archive import Run
 from helpers.results.publish import Part, Publication
-from helpers.results.statistics import Estimate, bootstrap_interval, paired_shares
+from helpers.results.statistics import Estimate, mean_interval, paired
 from helpers.results.text import in_points, with_interval
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions
@@ -90,16 +90,26 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def ability_table(run: Run) -> pd.DataFrame:
-    """Before → after, by state: perplexity (geometric mean) and right answers; intervals over records."""
+    """Before → after, by state: perplexity (geometric mean) and right answers.
+
+    Intervals of edits made alone are over the edited records' relations. After a sequence of edits there is
+    one edited model: its intervals are over the parts of the exam.
+    """
     rows: dict[str, dict[str, str]] = {}
     for name in (each for each in run.tables if each.startswith("ability: ")):
         row = rows.setdefault(name.removeprefix("ability: "), {})
-        scores = run.tables[name].set_index(KEYS).astype(float)
+        stored = run.tables[name]
+        relations = stored["case_id"].astype(str).map(run.about.caption.get("relations", {}))
+        alone = name.endswith(", alone") and relations.notna().all()
+        keys = [*KEYS, *(["relation"] if alone else [])]
+        scores = stored.assign(relation=relations).set_index(keys)
+        scores = scores[["tokens", "sum_before", "sum_after"]].astype(float)
         sums = scores[["sum_before", "sum_after"]]
         means = sums.div(scores["tokens"], axis=0)
         for text in TEXTS:
-            before, after = -means.xs(text, level="role").to_numpy().T
-            change = bootstrap_interval(after - before)
+            of_text = -means.xs(text, level="role")
+            before, after = of_text["sum_before"], of_text["sum_after"]
+            change = mean_interval(after - before)
             low, high = np.exp([change.low, change.high])
             ratio = Estimate(np.exp(change.mean), low, high, change.n)
             row[f"perplexity, {text}"] = " → ".join(
@@ -107,10 +117,11 @@ def ability_table(run: Run) -> pd.DataFrame:
             )
             row[f"ratio, {text}"] = with_interval(ratio, digits=3)
         facts = means.xs("facts", level="role")
-        chosen = [facts[m].unstack().idxmax(axis=1) for m in sums.columns.astype(str)]
-        shares = [each.eq(0).groupby("case_id").mean() for each in chosen]
+        chosen = [facts[m].unstack("answer_index").idxmax(axis=1) for m in sums.columns.astype(str)]
+        record = [level for level in keys if level in ("case_id", "relation")]
+        shares = [each.eq(0).astype(float).groupby(level=record).mean() for each in chosen]
         row["right answers"] = " → ".join(f"{100 * x.mean():.1f}" for x in shares)
-        row["change"] = in_points(paired_shares(*shares).difference, signed=True)
+        row["change"] = in_points(paired(shares[0], shares[1], "fraction").difference, signed=True)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 

@@ -6,13 +6,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from helpers.behaviour.agreement import ASKED, GENERATED, by_state
+from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of
 from helpers.behaviour.scorers import UNEDITED
+from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
 from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.statistics import share_interval
+from helpers.results.statistics import interval
 from helpers.results.style import PALETTE, marked, told, use_style
 
 
@@ -29,7 +30,7 @@ def scorer_panels(run: Run) -> Figure:
         known = {s: t for s, t in scorers.items() if any(s in table for table in states.values())}
         for axes, (scorer, title) in zip(line, known.items(), strict=False):
             tables = [table for table in states.values() if scorer in table]
-            found = rows_of(share_interval(table[scorer]) for table in tables)
+            found = rows_of(interval(table[scorer], kind_of(scorer)) for table in tables)
             colour = PALETTE[0] if scorer in shown else PALETTE[7]
             marked(axes, rows, found, fmt="o", color=colour, clip_on=False, **ACROSS)
             axes.set_title(title, fontsize=7)
@@ -39,7 +40,7 @@ def scorer_panels(run: Run) -> Figure:
             axes.axis("off")
     lines[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
     lines[0, 0].set_yticks(rows, [*states])
-    edited = [table for state, table in states.items() if state != UNEDITED]
+    edited = [states[state] for state in distinct(states) if state != UNEDITED]
     means = [100 * np.mean([t[scorer].mean() for t in edited]) for scorer in shown]
     listed, matched, named = (f"{mean:.0f} %" for mean in means)
     others = f"{matched} by token match and {named} in free text (greedy)"

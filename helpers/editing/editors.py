@@ -15,7 +15,7 @@ Figures need names and looks but no torch: an editor's class is imported when it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, get_type_hints
@@ -41,6 +41,7 @@ class NamedEditor:
     values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
     loss: bool = True  # which APP and further targets can join
     large: bool = False  # whether its marks are large and hollow
+    same_as_single: str = ""  # the editor that makes the same update where each edit is made alone
 
     @property
     def kind(self) -> Any:
@@ -64,9 +65,15 @@ _ROWS = (
     NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o"),
     NamedEditor("memit", "MEMIT", "memit.Memit", 1, "s"),
     NamedEditor("rect", "RECT", "rect_prune.Rect", 2, "^"),
-    NamedEditor("prune", "PRUNE", "rect_prune.Prune", 3, "D", large=True),
+    NamedEditor("prune", "PRUNE", "rect_prune.Prune", 3, "D", large=True, same_as_single="memit"),
     NamedEditor(
-        "prune-added", "PRUNE added", "rect_prune.Prune", 3, "d", {"prune_compat": "added"}
+        "prune-added",
+        "PRUNE added",
+        "rect_prune.Prune",
+        3,
+        "d",
+        {"prune_compat": "added"},
+        same_as_single="memit",
     ),
     NamedEditor("rome", "ROME", "rome.Rome", 4, "v"),
     NamedEditor("r-rome", "R-ROME", "rome.Rome", 4, "<", {"rome_key": "averaged"}),
@@ -102,6 +109,26 @@ def method_label(method: str) -> str:
     """The heading of a method's row."""
     editor, suffix = split_method(method)
     return editor.label + _SUFFIXES[suffix]
+
+
+def distinct(methods: Iterable[str]) -> list[str]:
+    """The methods, by name or by label, without those that make another one's updates by construction.
+
+    Where each edit is made alone, PRUNE restrains nothing and is MEMIT: a test between the two has nothing
+    to find, and both together count one editor twice. In sequences they differ.
+    """
+    by_label = {editor.label: editor for editor in _ROWS}
+    known = list(methods)
+    chosen = []
+    for method in known:
+        name, plus, suffix = method.partition("+")
+        editor = EDITORS.get(name) or by_label.get(name)
+        twin = editor.same_as_single if editor else ""
+        if twin and name not in EDITORS:
+            twin = EDITORS[twin].label
+        if not twin or twin + plus + suffix not in known:
+            chosen.append(method)
+    return chosen
 
 
 @dataclass(frozen=True)

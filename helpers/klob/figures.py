@@ -17,7 +17,7 @@ from helpers.klob.metrics import Units, edit_gains, layer_mass, locality_table
 from helpers.klob.tables import LABELS, criteria_table, made_of, made_with
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.statistics import bootstrap_interval, mean_interval
+from helpers.results.statistics import mean_interval
 from helpers.results.style import (
     AT_RIGHT,
     PALETTE,
@@ -145,7 +145,7 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
     wordings, chains = (f"{low:.2f} to {high:.2f}".replace("-", "−") for low, high in ends)
     shared = f"share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
     of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    note = "95 % intervals over examples (RSD: sentences), ◇ what chance gives"
+    note = f"95 % intervals, {table.attrs['below']}; ◇ what chance gives"
     return told(drawn, f"Wordings of a fact {shared}", f"{of}\n{note}")
 
 
@@ -184,7 +184,7 @@ def layer_curves(run: Run) -> Figure:
     lower.grid(visible=False)
     drawn.colorbar(image, ax=lower, label="share of mass", aspect=12)
     late = layers >= 0.8 * len(layers)
-    less = bootstrap_interval(outcome[:, ~late].mean(axis=1) - outcome[:, late].mean(axis=1))
+    less = mean_interval(outcome[:, ~late].mean(axis=1) - outcome[:, late].mean(axis=1))
     finding = (
         f"{int(late[peaks].sum())} of {len(names)} locators point to late layers; "
         f"edits there gain {less.mean:.1f} [{less.low:.1f}, {less.high:.1f}] nats less"

@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from helpers.results.statistics import Estimate, bootstrap_interval
+from helpers.results.statistics import Estimate, mean_interval, paired, ratio_interval
 from helpers.samples.design import detectable
 
 Units = NDArray[np.int64]
@@ -131,21 +131,13 @@ def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
 
 
 def relative_standard_deviation(factual: ArrayLike, nonfactual: ArrayLike) -> Estimate:
-    """Unclipped RSD with a 95 % percentile bootstrap interval over sentences of both kinds, from each
-    sentence's standard deviation over units; NaN where factual scores never vary.
+    """Unclipped RSD with its 95 % interval, from each sentence's standard deviation over units; NaN where
+    factual scores never vary. Both kinds are series with a level ``relation`` where it is known.
     """
-    first, second = (np.asarray(values, dtype=float) for values in (factual, nonfactual))
-    if not first.any() or not second.size:
+    if not np.asarray(factual).any() or not np.size(nonfactual):
         return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    generator = np.random.default_rng(0)
-    draws = [
-        1
-        - generator.choice(second, second.size).mean() / generator.choice(first, first.size).mean()
-        for _ in range(2_000)
-    ]
-    low, high = np.quantile(draws, [0.025, 0.975])
-    mean = 1 - float(second.mean()) / float(first.mean())
-    return Estimate(mean, float(low), float(high), first.size + second.size)
+    ratio = ratio_interval(nonfactual, factual)
+    return Estimate(1 - ratio.mean, 1 - ratio.high, 1 - ratio.low, ratio.n)
 
 
 def permutation_null(
@@ -244,8 +236,10 @@ def locality_table(
         average = stats.spearmanr(mass[name].mean(axis=0), outcome.mean(axis=0)).statistic
         p_value = _one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1))
         common = {"locator": name, "p_value": p_value, "average": float(average)}
-        for pairing, values in {"own": own, "other": other, "specific": own - other}.items():
-            estimate = asdict(bootstrap_interval(values, resamples=2_000, seed=seed))
-            estimate["could_show"] = detectable(values)
-            rows.append({"pairing": pairing, **common, **estimate})
+        estimates = {"own": mean_interval(own), "other": mean_interval(other)}
+        estimates["specific"] = paired(other, own, "number").difference
+        could_show = detectable(own - other)
+        for pairing, estimate in estimates.items():
+            row = {"pairing": pairing, **common, **asdict(estimate), "could_show": could_show}
+            rows.append(row)
     return pd.DataFrame(rows)

@@ -15,9 +15,9 @@ from helpers.klob.metrics import (
     relative_standard_deviation,
 )
 from helpers.results.archive import Run, model_words
-from helpers.results.statistics import bootstrap_interval
+from helpers.results.statistics import mean_interval
 from helpers.results.text import published_table
-from helpers.samples.design import with_power
+from helpers.samples.design import with_power, with_relations
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",
@@ -36,23 +36,35 @@ ESTIMATE = ["mean", "low", "high", "n"]
 
 
 def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
-    """Mean unclipped RSim of one granularity and share, exact Sim_all, with its bootstrap interval."""
-    rsim = relative_similarity(similarities["candidate"], similarities["pairwise"])
+    """Mean unclipped RSim of one granularity and share, exact Sim_all, with its interval.
+
+    By relation where there are at least eight, else by example; the line below says which.
+    """
+    values = relative_similarity(similarities["candidate"], similarities["pairwise"])
+    index = pd.MultiIndex.from_frame(similarities[["locator", "subtask", "relation"]])
     by = ["locator", "subtask"]
-    groups = similarities.assign(rsim=rsim).groupby(by, sort=False)["rsim"]
-    rows = [(*keys, *astuple(bootstrap_interval(part, resamples=2_000))) for keys, part in groups]
-    return pd.DataFrame(rows, columns=[*by, *ESTIMATE])
+    groups = [part for _, part in pd.Series(values, index).groupby(level=by, sort=False)]
+    rows = [(*part.index[0][:2], *astuple(mean_interval(part))) for part in groups]
+    return with_relations(pd.DataFrame(rows, columns=[*by, *ESTIMATE]), groups)
 
 
-def rsd_table(sentences: pd.DataFrame, *, relative: bool = False) -> pd.DataFrame:
+def rsd_table(
+    sentences: pd.DataFrame, similarities: pd.DataFrame, *, relative: bool = False
+) -> pd.DataFrame:
     """Unclipped RSD per locator and granularity: factual are c and r, non-factual u. ``relative``: of
     standard deviations over the mean |score|, so that scores that merely shrink do not count (ours).
+
+    ``similarities`` name the relation of each example: factual sentences of one relation are a unit.
     """
+    example = ["subtask", "example"]
+    relations = similarities[[*example, "relation"]].drop_duplicates(example)
+    labelled = sentences.merge(relations, on=example, how="left")
     rows = []
-    for keys, part in sentences.groupby(["locator", "granularity"], sort=False):
+    for keys, part in labelled.groupby(["locator", "granularity"], sort=False):
         spread = part["deviation"] / part["magnitude"] if relative else part["deviation"]
         random = part["subtask"] == "unbiasedness"
-        rows.append((*keys, *astuple(relative_standard_deviation(spread[~random], spread[random]))))
+        factual = spread[~random].set_axis(pd.Index(part["relation"][~random], name="relation"))
+        rows.append((*keys, *astuple(relative_standard_deviation(factual, spread[random]))))
     return pd.DataFrame(rows, columns=["locator", "granularity", *ESTIMATE])
 
 
@@ -65,8 +77,10 @@ def criteria_table(
 ) -> pd.DataFrame:
     """All three criteria at one granularity: locator, criterion, unclipped mean, low, high, n."""
     rsim = rsim_table(similarities.query("granularity == @granularity and share == @share"))
-    rsd = rsd_table(sentences.query("granularity == @granularity")).assign(subtask=SUBTASKS[2])
+    chosen = sentences.query("granularity == @granularity")
+    rsd = rsd_table(chosen, similarities).assign(subtask=SUBTASKS[2])
     table = pd.concat([rsim, rsd.drop(columns="granularity")], ignore_index=True)
+    table.attrs = rsim.attrs
     return table.rename(columns={"subtask": "criterion"})
 
 
@@ -75,6 +89,7 @@ def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: An
     criterion where locators differ in it.
     """
     table = criteria_table(similarities, sentences, **how)
+    below = table.attrs
     table = table.assign(cell=table.apply(_interval, axis=1))
     wide = table.pivot(index="locator", columns="criterion", values="cell")
     wide = wide.reindex(columns=list(SUBTASKS))
@@ -82,7 +97,9 @@ def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: An
     counts = rows.groupby(["locator", "subtask"])["example"].nunique().unstack()
     counts = counts.reindex(columns=list(SUBTASKS)).fillna(0).astype(int).astype(str)
     examples = counts.agg(", ".join, axis=1)
-    return named_rows(wide.assign(n=examples) if examples.nunique() > 1 else wide)
+    shown = named_rows(wide.assign(n=examples) if examples.nunique() > 1 else wide)
+    shown.attrs = below
+    return shown
 
 
 def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:
@@ -112,12 +129,14 @@ def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> p
     return named_rows(means.reset_index("subtask").round(3))
 
 
-def spread_text(sentences: pd.DataFrame, *, granularity: str) -> pd.DataFrame:
+def spread_text(
+    sentences: pd.DataFrame, similarities: pd.DataFrame, *, granularity: str
+) -> pd.DataFrame:
     """RSD of the scores, and of the scores over their own mean magnitude (ours)."""
     rows = sentences.query("granularity == @granularity")
     columns = {}
     for name, relative in (("RSD", False), ("RSD of relative spread", True)):
-        table = rsd_table(rows, relative=relative).set_index("locator")
+        table = rsd_table(rows, similarities, relative=relative).set_index("locator")
         columns[name] = table.apply(_interval, axis=1)
     return named_rows(pd.DataFrame(columns))
 
@@ -135,7 +154,7 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
         "mean curves": own["average"].map(signed),
     }
     shown = named_rows(pd.DataFrame(columns, index=own.index))
-    return with_power(shown, specific["could_show"], specific["n"], "{:.2f}–{:.2f}")
+    return with_power(shown, specific["could_show"], specific["n"], digits=2)
 
 
 def size_table(source: str) -> pd.DataFrame:
@@ -200,4 +219,6 @@ def signed(value: float) -> str:
 
 def _interval(row: pd.Series) -> str:
     mean, low, high = (signed(row[name]) for name in ("mean", "low", "high"))
-    return "n/a" if pd.isna(row["mean"]) else f"{mean} ({low} … {high})"
+    if pd.isna(row["mean"]):
+        return "n/a"
+    return mean if pd.isna(row["low"]) else f"{mean} ({low} … {high})"

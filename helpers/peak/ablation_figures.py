@@ -150,7 +150,7 @@ def sequence_lines(run: Run) -> Figure:
     drawn = _curves({**NAMES, "ES": "ES"}, [*groups.values()], "edits made and scored")
     most = max(edits for _, edits in metrics)
     after = {Variant(method): t for (method, edits), t in metrics.items() if edits == most}
-    held, tests = _holding(app_findings(after, groups), "AFF")
+    held, tests = _holding(app_findings(after, groups, alone=False), "AFF")
     editors = [measure.partition(", ")[2].partition(":")[0] for measure in held]
     words = f"APP still lowers forgetting with {' and '.join(editors) or 'no editor'}"
     finding = f"After {most} edits in sequence {words} ({len(held)} of {tests} editors)"

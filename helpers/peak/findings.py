@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import pandas as pd
 
-from helpers.editing.editors import Variant, fairer, method_label, objectives
-from helpers.peak.metrics import SHARES, method_metrics
+from helpers.editing.editors import Variant, distinct, fairer, method_label, objectives
+from helpers.peak.metrics import kind_of, method_metrics
 from helpers.peak.tables import Metrics, metric_contrast, scores_of
 from helpers.results.archive import PACKAGED_WORDS, Run
-from helpers.results.statistics import mean_above, share_above, unpaired_means
+from helpers.results.statistics import above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
 ByVariant = Mapping[Variant, pd.DataFrame]  # for each one row of metrics per record
@@ -108,9 +108,12 @@ def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
     return evidence
 
 
-def app_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
-    """APP reduces perturbation, and costs edits (Section 7.4)."""
+def app_findings(
+    metrics: ByVariant, editors: Iterable[str], *, alone: bool = True
+) -> list[Evidence]:
+    """APP reduces perturbation, and costs edits (Section 7.4); of ``distinct`` editors if edits are alone."""
     evidence: list[Evidence] = []
+    editors = distinct(editors) if alone else editors
     for plain, whole in ((Variant(editor), Variant(f"{editor}+app")) for editor in editors):
         evidence += _differences("APP reduces perturbation", metrics, whole, plain)
         evidence += _differences("APP costs edits", metrics, whole, plain, EDITS)
@@ -142,10 +145,9 @@ def _within(metrics: Metrics) -> Iterator[Evidence]:
     finding = "edits succeed, their lists do not survive"
     for method in ("ROME", "MEMIT"):
         for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
-            above = share_above if metric in SHARES else mean_above
             values = metrics[method][metric]
             measure = f"{metric} - {100 * level:.0f}, {method}".replace("_", " ")
-            yield Evidence(finding, measure, above(values, level), (values - level,))
+            yield Evidence(finding, measure, above(values, level, kind_of(metric)), (values,))
     weaker = {"MEND": "MEND perturbs little, at the price of locality", "KN": "KN edits weakly"}
     for method, finding in weaker.items():
         for metric in ("AFF_hard", "LS") if method == "MEND" else ("ES",):

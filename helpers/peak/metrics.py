@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from helpers.results.statistics import Estimate, fraction_interval, mean_interval, share_interval
+from helpers.results.statistics import Estimate, Kind, interval
 
 Scores = NDArray[np.float64]
 Measure = Callable[["RecordScores"], Mapping[str, float]]
@@ -210,15 +210,16 @@ def probabilities_table(table: pd.DataFrame) -> pd.DataFrame:
     return _by_record(record_probabilities, table, PROBABILITIES)
 
 
-def metric_interval(metric: str, values: ArrayLike) -> Estimate:
-    """Mean over records of one metric with the 95 % interval that fits its kind.
-
-    Shares of prompts (ES, GS, LS): exact where every record gives 0 or 1, else the bootstrap over
-    records. The rest: Student's t, for fractions cut at 0 and 1.
-    """
+def kind_of(metric: str) -> Kind:
+    """How a metric's values are distributed, which decides its interval and its tests."""
     if metric in SHARES:
-        return share_interval(values)
-    return (fraction_interval if metric in _FRACTIONS else mean_interval)(values)
+        return "share"
+    return "fraction" if metric in _FRACTIONS else "number"
+
+
+def metric_interval(metric: str, values: ArrayLike) -> Estimate:
+    """Mean over records of one metric with the 95 % interval of its kind."""
+    return interval(values, kind_of(metric))
 
 
 def summarise(by_record: pd.DataFrame) -> pd.DataFrame:

@@ -85,8 +85,10 @@ def published(
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
     drawn = ""
-    if keep := params.get("keep"):
-        drawn = f"first {keep} over-represented, others by relation, seed {params['seed']}"
+    keep = params.get("keep")
+    if keep is not None:
+        first = f"first {keep} over-represented, others " if keep else ""
+        drawn = f"{first}by relation, seed {params['seed']}"
     relations = {r.case_id: r.relation for r in run.data.records}
     known = {"records": len(relations), "relations": relations, "sample": drawn}
 

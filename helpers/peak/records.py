@@ -171,7 +171,8 @@ def load_peak(
             (packaged), or a file in the same schema; ``"peak-cf[100:200]"`` is a slice of its
             records, which counts as a part of the same data set.
         strict_lists: see ``PeakRecord.with_strict_lists``; False keeps the lists as published.
-        limit: read as many only: the first ones, or ``keep`` first ones and others ``stratified``.
+        limit: read as many only: the first ones, or ``keep`` first ones and others ``stratified``, with
+            0 all of them. The first records of an official file are no random sample of its relations.
     """
 
     def read(item: object) -> PeakRecord:
@@ -185,8 +186,8 @@ def load_peak(
     items = read_json(path.read_bytes(), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
-    records = read_all(_placed(items, path)[chosen][: None if keep else limit], read)
-    if keep:
+    records = read_all(_placed(items, path)[chosen][: limit if keep is None else None], read)
+    if keep is not None:
         records = [*records[:keep], *stratified(records[keep:], seed)][:limit]
     if not records:
         raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")

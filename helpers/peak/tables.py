@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from helpers.peak.metrics import SHARES, metric_interval, metrics_table, summarise
+from helpers.editing.editors import distinct
+from helpers.peak.metrics import SHARES, kind_of, metric_interval, metrics_table, summarise
 from helpers.results.archive import Run
-from helpers.results.statistics import LEVEL, Contrast, holm, paired_means, paired_shares
+from helpers.results.statistics import LEVEL, Contrast, holm, paired
 from helpers.results.text import caption, in_points, mark, published_table
+from helpers.samples.design import with_relations
 
 Metrics = Mapping[str, pd.DataFrame]  # for each method one row of metrics per record
 
@@ -48,12 +50,9 @@ def unedited(scores: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def metric_contrast(metric: str, first: pd.Series, second: pd.Series) -> Contrast:
-    """Second minus first of one metric on the records both have, by the test that fits the metric.
-
-    AFF and ANF: the paired t-test, the paper's. Shares: ``helpers.results.statistics.paired_shares``.
-    """
+    """Second minus first of one metric on the records both have: ``helpers.results.statistics.paired``."""
     one, two = first.align(second, join="inner")
-    return (paired_shares if metric in SHARES else paired_means)(one, two)
+    return paired(one, two, kind_of(metric))
 
 
 def app_contrast(by_record: Metrics, method: str, metric: str) -> Contrast | None:
@@ -70,15 +69,18 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     Cells read ``mean ± half width of the 95 % interval``, or ``mean [low, high]`` where the sides
     differ. In a ``+APP`` row † is significantly better and ‡ significantly worse than the plain method
     on the same records (p < 0.05); ``Holm`` reports which of these survive the correction for all tests
-    of the table. *n*, where fewer than all records, is in the title or the cell.
+    of the table. Where the records are of fewer than eight relations there are no tests and no marks, nor
+    for a method that is another one of the table by construction (``distinct``). *n*, where fewer than all
+    records, is in the title or the cell.
     """
     common = {metric: _common_n(by_record, metric) for metric in metrics}
     tests = {
         (method, metric): contrast
-        for method in by_record
+        for method in distinct(by_record)
         for metric in metrics
         if (contrast := app_contrast(by_record, method, metric))
     }
+    tests = {place: test for place, test in tests.items() if not test.too_few_relations}
     corrected = holm([contrast.p_value for contrast in tests.values()])
     survives = dict(zip(tests, corrected < LEVEL, strict=True))
     rows = {}
@@ -95,7 +97,9 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
         rows[method] = [*cells, *([_surviving(marks)] if tests else [])]
     titles = [f"{metric} (n={n})" if n else metric for metric, n in common.items()]
     columns = ["records", *titles, *(["Holm"] if tests else [])]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
+    shown = pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
+    samples = (table[metric] for table in by_record.values() for metric in metrics)
+    return with_relations(shown, samples)
 
 
 def paper_setting(

@@ -1,17 +1,34 @@
-"""Means and shares over records with their 95 % intervals, and tests of their differences."""
+"""Means over records with their 95 % intervals, and tests of differences; *docs/statistics.md* has the
+simulations behind each choice.
+
+Records of one relation are alike. What counts as drawn at random, a *unit*, is therefore a relation where
+the records are of at least ``FEWEST`` relations, and a record where they are of fewer or where no index level
+``relation`` says of which. Units differ in size; a mean is over records all the same.
+
+Which interval and which test belong to a metric is decided by its ``Kind`` and by the units, never by the
+values at hand.
+"""
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
+from scipy import stats
 
 Numbers = NDArray[np.float64]
+Kind = Literal["share", "fraction", "number"]
+"""``share``: of a record's few prompts, often 0 or 1; ``fraction``: from 0 to 1; ``number``: any."""
+
 LEVEL = 0.05
+FEWEST = 8  # relations from which an interval or a test is by relation
+_SIGN_PATTERNS = 1 << 16  # as many are enumerated
+_DRAWN_PATTERNS = 9_999  # of more units: drawn, and the observed one is added
+_PSEUDO_CHANGE: dict[Kind, float] = {"share": 1.0, "fraction": 0.5, "number": 0.0}
 
 
 @dataclass(frozen=True)
@@ -26,130 +43,231 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A difference with its 95 % interval, which excludes zero where the two-sided p-value is below 0.05."""
+    """A difference with its 95 % interval, and the two-sided p-value that a verdict is taken from.
+
+    The interval excludes zero where p < 0.05. ``relations``: how many the records are of, None where that is
+    unknown. Below ``FEWEST`` there is no test by relation: p is NaN, and the interval is over records.
+    """
 
     difference: Estimate
     p_value: float
+    relations: int | None = field(default=None, kw_only=True)
+
+    @property
+    def too_few_relations(self) -> bool:
+        """Whether the records are of too few relations for a verdict."""
+        return too_few(self.relations)
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is drawn at random, as sums of its records' values and their numbers, each of shape [units]."""
+
+    sums: Numbers
+    sizes: Numbers
+    relations: int | None = None
+
+    @property
+    def records(self) -> int:
+        """The values behind them."""
+        return int(self.sizes.sum())
+
+    @property
+    def by_relation(self) -> bool:
+        """Whether a unit is a relation."""
+        return self.relations is not None and not too_few(self.relations)
+
+    @property
+    def mean(self) -> float:
+        """Over records."""
+        return float(self.sums.sum() / self.sizes.sum()) if len(self.sizes) else float("nan")
+
+    def extended(self, *values: float) -> Units:
+        """With one more unit of average size for each of the values."""
+        size = self.sizes.mean()
+        sums = np.append(self.sums, size * np.array(values))
+        return replace(self, sums=sums, sizes=np.append(self.sizes, np.full(len(values), size)))
+
+
+def too_few(relations: int | None) -> bool:
+    """Whether there are relations, but fewer than ``FEWEST``."""
+    return relations is not None and relations < FEWEST
+
+
+def relations_of(values: ArrayLike) -> int | None:
+    """How many relations the values that are not NaN are of; None without an index level ``relation``."""
+    if not isinstance(values, pd.Series) or "relation" not in values.index.names:
+        return None
+    return int(values.dropna().index.get_level_values("relation").nunique())
+
+
+def units_of(values: ArrayLike) -> Units:
+    """The units of a metric's values; NaN is omitted."""
+    relations = relations_of(values)
+    if isinstance(values, pd.Series) and relations is not None and not too_few(relations):
+        groups = values.dropna().astype(float).groupby(level="relation")
+        sums, sizes = (found.to_numpy(np.float64) for found in (groups.sum(), groups.size()))
+        return Units(sums, sizes, relations)
+    numbers = defined(values)
+    return Units(numbers, np.ones(len(numbers)), relations)
+
+
+def standard_error(units: Units) -> tuple[float, float]:
+    """The standard error of a mean, robust to what records of a unit share, and its degrees of freedom.
+
+    CR2 of Bell and McCaffrey (2002) with their Satterthwaite degrees of freedom, in the form for a mean. Of
+    units of one record each it is s / sqrt(n) with n - 1 degrees.
+    """
+    if len(units.sizes) < 2:
+        return float("nan"), float("nan")
+    weights = units.sizes / units.sizes.sum()  # [units]
+    residuals = units.sums - units.mean * units.sizes
+    variance = (residuals**2 / (1 - weights)).sum() / units.sizes.sum() ** 2
+    leverage = weights * units.sizes / (1 - weights)
+    cross_terms = leverage.sum() ** 2 - (leverage**2).sum()
+    freedom = units.sizes.sum() ** 2 / ((units.sizes**2).sum() + cross_terms)
+    return float(variance**0.5), float(freedom)
+
+
+def combined_error(*errors: tuple[float, float]) -> tuple[float, float]:
+    """The standard error of a difference of independent means, and its degrees of freedom (Welch)."""
+    error = float(np.hypot.reduce([each for each, _ in errors]))
+    parts = sum(each**4 / freedom for each, freedom in errors)
+    return error, error**4 / parts if parts > 0 else float("nan")
 
 
 def mean_interval(values: ArrayLike) -> Estimate:
-    """Mean over records with the Student t interval, mean ± t(n - 1) · s / sqrt(n); NaN is omitted."""
-    numbers = defined(values)
-    n = len(numbers)
-    mean = float(numbers.mean()) if n else np.nan
-    if n < 2:
-        return Estimate(mean, np.nan, np.nan, n)
-    half = stats.t.ppf(1 - LEVEL / 2, n - 1) * numbers.std(ddof=1) / n**0.5
-    return Estimate(mean, mean - float(half), mean + float(half), n)
+    """Mean with Student's t interval, of numbers without bounds; there is none where all are equal."""
+    return _t_interval(units_of(values))
+
+
+def positive_interval(values: ArrayLike) -> Estimate:
+    """Mean of positive numbers, such as probabilities on a log axis, with the t interval of its logarithm."""
+    found = mean_interval(values)
+    if not found.mean > 0:
+        return found
+    factor = float(np.exp((found.high - found.mean) / found.mean))
+    return Estimate(found.mean, found.mean / factor, found.mean * factor, found.n)
+
+
+def ratio_interval(numerator: ArrayLike, denominator: ArrayLike) -> Estimate:
+    """Ratio of two positive means of different records, with the t interval of its logarithm."""
+    upper, lower = units_of(numerator), units_of(denominator)
+    ratio, n = upper.mean / lower.mean, upper.records + lower.records
+    errors = [(each, *standard_error(each)) for each in (upper, lower)]
+    relative = [(error / units.mean, freedom) for units, error, freedom in errors]
+    error, freedom = combined_error(*relative)
+    factor = float(np.exp(stats.t.isf(LEVEL / 2, freedom) * error))
+    return Estimate(ratio, ratio / factor, ratio * factor, n)
 
 
 def fraction_interval(values: ArrayLike) -> Estimate:
-    """Mean of values between 0 and 1 with Student's t interval, cut at 0 and 1."""
-    found = mean_interval(values)
-    low, high = (float(np.clip(end, 0.0, 1.0)) for end in (found.low, found.high))
-    return Estimate(found.mean, low, high, found.n)
+    """Mean of values from 0 to 1 with the t interval after one unit of 0 and one of 1 are added.
 
-
-def bootstrap_interval(values: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Estimate:
-    """Mean over records with the percentile bootstrap interval."""
-    return _bootstrapped(defined(values), resamples, seed).difference
+    They are what Agresti and Coull add to a share. Without them an interval of equal values has no width,
+    and one of nearly equal values covers too seldom.
+    """
+    units = units_of(values)
+    if units.records < 2:
+        return Estimate(units.mean, float("nan"), float("nan"), units.records)
+    found = _t_interval(units.extended(0.0, 1.0))
+    return Estimate(units.mean, max(0.0, found.low), min(1.0, found.high), units.records)
 
 
 def share_interval(values: ArrayLike) -> Estimate:
-    """Mean share over records: the exact interval of Clopper and Pearson where every record gives 0 or
-    1, else the bootstrap over records.
+    """Mean share of prompts: by record the interval of Clopper and Pearson, by relation that of a fraction.
+
+    With the sum of the shares as the successes of n trials, whole or not, and beta quantiles for the ends:
+    shares of several prompts vary less than one success or failure a record, so that it covers them as well.
     """
-    numbers = defined(values)
-    if len(numbers) and is_binary(numbers):
-        return Estimate(*_binomial(numbers, 1 - LEVEL, "exact"), len(numbers))
-    return bootstrap_interval(numbers, resamples=2_000)
+    units = units_of(values)
+    if units.by_relation:
+        return fraction_interval(values)
+    n, successes = units.records, units.sums.sum()
+    if not n:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    low, high = 0.0, 1.0
+    if successes > 0:
+        low = float(stats.beta.ppf(LEVEL / 2, successes, n - successes + 1))
+    if successes < n:
+        high = float(stats.beta.ppf(1 - LEVEL / 2, successes + 1, n - successes))
+    return Estimate(units.mean, low, high, n)
 
 
-def paired_proportions(
-    first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95
-) -> Estimate:
-    """Second minus first share of the same records, each 0 or 1 (Newcombe 1998, method 10).
+def interval(values: ArrayLike, kind: Kind) -> Estimate:
+    """A metric's mean with the interval of its kind."""
+    of_kind = {"share": share_interval, "fraction": fraction_interval, "number": mean_interval}
+    return of_kind[kind](values)
 
-    Built from Wilson's intervals of both shares, so that it has a width where no record changes.
+
+def above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
+    """A metric's mean minus a level; p is one minus the confidence at which its interval ends there."""
+    found, units = interval(values, kind), units_of(values)
+    difference = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
+    if units.records < 2 or too_few(units.relations):
+        return Contrast(difference, float("nan"), relations=units.relations)
+    if kind == "share" and not units.by_relation:
+        n, successes = units.records, units.sums.sum()
+        as_many = stats.beta.cdf(level, successes, n - successes + 1) if successes > 0 else 1.0
+        as_few = stats.beta.sf(level, successes + 1, n - successes) if successes < n else 1.0
+        return Contrast(
+            difference, min(1.0, 2 * float(min(as_many, as_few))), relations=units.relations
+        )
+    tested = units if kind == "number" else units.extended(0.0, 1.0)
+    return Contrast(difference, _t_test(tested, level), relations=units.relations)
+
+
+def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
+    """Second minus first on the same records, tested by exact sign flips of the units' changes.
+
+    Where no unit differs between the two except by chance, the sign of each change is a coin's. p is the
+    share of all sign patterns under which the mean is at least as far from zero: of the units that change
+    all patterns where there are at most 2^16, else 9,999 random ones and the observed one. A record where
+    either value is NaN is omitted.
+
+    The interval holds each δ that the same test does not reject as the difference; it is widened to the t
+    interval after one gain and one loss are added, whole ones of shares, half ones of fractions, since flips
+    know no changes but those that were seen. On zero's side it is not widened across zero where p < 0.05.
     """
-    one, two = _pairs(first, second)
-    if not len(one):
-        return mean_interval(one)
-    a, a_low, a_high = _binomial(two, confidence, "wilson")
-    b, b_low, b_high = _binomial(one, confidence, "wilson")
-    # The correlation of both, with Newcombe's continuity correction; 0 where a side is constant.
-    n, ones, twos = len(one), one.sum(), two.sum()
-    excess = n * (one * two).sum() - ones * twos  # ad - bc of the fourfold table
-    scale = (ones * (n - ones) * twos * (n - twos)) ** 0.5
-    phi = min(excess, max(excess - n / 2, 0.0)) / (scale or 1.0)
-
-    def length(x: float, y: float) -> float:
-        return float((x**2 - 2 * phi * x * y + y**2) ** 0.5)
-
-    low = length(a - a_low, b_high - b)
-    high = length(a_high - a, b - b_low)
-    return Estimate(a - b, a - b - low, a - b + high, n)
-
-
-def paired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
-    """Second minus first by the two-sided paired t-test over records (the test behind PEAK's †).
-
-    A record where either is NaN is omitted. The p-value is 1 where the two never differ.
-    """
-    one, two = _pairs(first, second)
-    changes = two - one
-    if len(changes) < 2:
-        p_value = np.nan
-    elif np.ptp(changes) <= 1e-12 * np.abs(changes).max():  # all by the same amount
-        p_value = float(changes[0] == 0)
-    else:
-        p_value = float(stats.ttest_rel(two, one).pvalue)
-    return Contrast(mean_interval(changes), p_value)
-
-
-def paired_shares(first: ArrayLike, second: ArrayLike) -> Contrast:
-    """The same for shares: Newcombe's interval where every record gives 0 or 1 on both sides, else the
-    bootstrap over records (below ten the t-test); where none changes, the exact bound of how many may.
-    """
-    one, two = _pairs(first, second)
-    changes = two - one
-    if is_binary(one) and is_binary(two):
-        return Contrast(paired_proportions(one, two), _newcombe_p(one, two))
-    if not changes.any():
-        bound = share_interval(np.abs(changes)).high
-        return Contrast(Estimate(0.0, -bound, bound, len(changes)), 1.0)
-    return _bootstrapped(changes) if len(changes) >= 10 else paired_means(one, two)
-
-
-def mean_above(values: ArrayLike, level: float) -> Contrast:
-    """A mean over records minus a level, by the t-test."""
-    return paired_means(np.full(np.shape(values), level), values)
-
-
-def share_above(values: ArrayLike, level: float) -> Contrast:
-    """A share over records minus a level: exact where every record gives 0 or 1, else bootstrapped."""
-    numbers = defined(values)
-    if not is_binary(numbers):
-        return _bootstrapped(numbers - level)
-    found = share_interval(numbers)
-    ones = int(numbers.sum())
-    below = stats.binom.cdf(ones, len(numbers), level)
-    above = stats.binom.sf(ones - 1, len(numbers), level)
-    shifted = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
-    return Contrast(shifted, min(1.0, 2 * float(min(below, above))) if found.n else np.nan)
+    change = _changes(first, second)
+    relations = relations_of(change)
+    units = units_of(change)
+    if not units.records:
+        return Contrast(_t_interval(units), float("nan"), relations=relations)
+    p_value, low, high = _sign_flips(units)
+    size = _PSEUDO_CHANGE[kind]
+    wide = _t_interval(units.extended(size, -size) if size else units)
+    lowest, highest = np.fmin(low, wide.low), np.fmax(high, wide.high)
+    low = low if low > 0 >= lowest else float(lowest)
+    high = high if high < 0 <= highest else float(highest)
+    if kind != "number":
+        low, high = max(-1.0, low), min(1.0, high)
+    elif (
+        not np.isfinite(high - low) or high == low
+    ):  # too few units to reject anything, or no change
+        low, high = float("nan"), float("nan")
+    if too_few(relations):
+        p_value = float("nan")
+    return Contrast(Estimate(units.mean, low, high, units.records), p_value, relations=relations)
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """Second minus first of different records, by Welch's test; ``n`` is the smaller number of values."""
-    one, two = (np.round(defined(values), 12) for values in (first, second))  # 1 - 1e-16 is 1
-    n = min(len(one), len(two))
-    mean = float(two.mean() - one.mean()) if n else np.nan
-    if n < 2:
-        return Contrast(Estimate(mean, np.nan, np.nan, n), np.nan)
-    with warnings.catch_warnings(action="ignore"):  # of equal values, which have no test
-        test = stats.ttest_ind(two, one, equal_var=False)
-    low, high = test.confidence_interval(1 - LEVEL)
-    return Contrast(Estimate(mean, float(low), float(high), n), float(test.pvalue))
+    one, two = units_of(_rounded(first)), units_of(_rounded(second))
+    n = min(one.records, two.records)
+    mean = two.mean - one.mean
+    known = [units.relations for units in (one, two) if units.relations is not None]
+    relations = min(known, default=None)
+    error, freedom = combined_error(standard_error(one), standard_error(two))
+    if n < 2 or not error > 0:
+        return Contrast(
+            Estimate(mean, float("nan"), float("nan"), n), float("nan"), relations=relations
+        )
+    half = float(stats.t.isf(LEVEL / 2, freedom)) * error
+    p_value = 2 * float(stats.t.sf(abs(mean) / error, freedom))
+    if too_few(relations):
+        p_value = float("nan")
+    return Contrast(Estimate(mean, mean - half, mean + half, n), p_value, relations=relations)
 
 
 def defined(values: ArrayLike) -> Numbers:
@@ -158,61 +276,80 @@ def defined(values: ArrayLike) -> Numbers:
     return numbers[~np.isnan(numbers)]
 
 
-def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[Numbers, Numbers]:
-    one, two = (np.asarray(values, dtype=np.float64).reshape(-1) for values in (first, second))
-    both = ~np.isnan(one) & ~np.isnan(two)
-    return one[both], two[both]
-
-
-def is_binary(values: Numbers) -> bool:
-    """Whether every value is 0 or 1."""
-    return bool(np.isin(values, (0.0, 1.0)).all())
-
-
-def _binomial(values: Numbers, confidence: float, method: str) -> tuple[float, float, float]:
-    ones, n = int(values.sum()), len(values)
-    found = stats.binomtest(ones, n).proportion_ci(confidence, method=method)
-    return ones / n, float(found.low), float(found.high)
-
-
-def _bootstrapped(values: Numbers, resamples: int = 10_000, seed: int = 0) -> Contrast:
-    n = len(values)
-    if n < 2:
-        return Contrast(mean_interval(values), np.nan)
-    found = stats.bootstrap(
-        (values,),
-        np.mean,
-        n_resamples=resamples,
-        batch=max(1, 1_000_000 // n),  # keeps memory at a few megabytes
-        confidence_level=1 - LEVEL,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    low, high = found.confidence_interval
-    means = found.bootstrap_distribution
-    beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    p_value = min(1.0, 2 * (1 + beyond) / (1 + resamples))
-    return Contrast(Estimate(float(values.mean()), float(low), float(high), n), p_value)
-
-
-def _newcombe_p(one: Numbers, two: Numbers) -> float:
-    # One minus the highest confidence at which Newcombe's interval excludes zero.
-    if not len(one):
-        return np.nan
-    if one.sum() == two.sum():
-        return 1.0
-
-    def outside(z: float) -> float:
-        """Positive where zero is outside of the interval, whose ends are then of one sign."""
-        interval = paired_proportions(one, two, confidence=1 - 2 * float(stats.norm.sf(z)))
-        return interval.low * interval.high
-
-    z = 6.0 if outside(6.0) > 0 else float(optimize.brentq(outside, 1e-6, 6.0))  # p of 2e-9 or more
-    return 2 * float(stats.norm.sf(z))
-
-
 def holm(p_values: ArrayLike) -> Numbers:
     """p-values corrected for their number (Holm 1979); NaN counts as no test."""
     ordered = pd.Series(p_values, dtype=float).sort_values()
     steps: pd.Series = ordered.mul(ordered.count() - np.arange(len(ordered)))
     return steps.cummax().clip(upper=1.0).sort_index().to_numpy(dtype=np.float64)
+
+
+def _changes(first: ArrayLike, second: ArrayLike) -> ArrayLike:
+    if isinstance(first, pd.Series) and isinstance(second, pd.Series):
+        return second - first
+    return np.asarray(second, dtype=float).reshape(-1) - np.asarray(first, dtype=float).reshape(-1)
+
+
+def _rounded(values: ArrayLike) -> ArrayLike:
+    """1 - 1e-16 is 1."""
+    return values.round(12) if isinstance(values, pd.Series) else np.round(defined(values), 12)
+
+
+def _t_interval(units: Units) -> Estimate:
+    error, freedom = standard_error(units)
+    half = float(stats.t.isf(LEVEL / 2, freedom)) * error if error > 1e-12 else float("nan")
+    return Estimate(units.mean, units.mean - half, units.mean + half, units.records)
+
+
+def _t_test(units: Units, level: float) -> float:
+    error, freedom = standard_error(units)
+    distance = abs(units.mean - level)
+    if not error > 1e-12:
+        return float(distance < 1e-12)
+    return 2 * float(stats.t.sf(distance / error, freedom))
+
+
+def _sign_flips(units: Units) -> tuple[float, float, float]:
+    """The two-sided p-value of no change, and the ends of all changes that are not rejected at 5 %.
+
+    Flipping the signs of a part of the units leaves the mean as far from δ as it is exactly where δ is
+    between the means of that part and of the rest (Hartigan 1969). Each pattern is thus a range, p the share
+    of the ranges that hold zero, and the interval all δ that 5 % of the ranges hold.
+    """
+    flipped = _sign_patterns(int((units.sums != 0).sum()), int((units.sums == 0).sum()))
+    order = np.argsort(
+        units.sums == 0, kind="stable"
+    )  # those that change come first, as in a pattern
+    part_sums = flipped @ units.sums[order]  # [patterns]
+    part_sizes = flipped @ units.sizes[order]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = part_sums / part_sizes
+        rest = (units.sums.sum() - part_sums) / (units.sizes.sum() - part_sizes)
+    negligible = 1e-9 * np.abs(units.sums).max()
+    part, rest = (np.where(np.abs(means) <= negligible, 0.0, means) for means in (part, rest))
+    is_whole = (part_sizes == 0) | (part_sizes == units.sizes.sum())  # as far from any δ
+    lows = np.where(is_whole, -np.inf, np.minimum(part, rest))
+    highs = np.where(is_whole, np.inf, np.maximum(part, rest))
+    last = int(np.ceil(LEVEL * len(lows) - 1e-9)) - 1
+    low = float(np.partition(lows, last)[last])
+    high = -float(np.partition(-highs, last)[last])
+    return float(((lows <= 0) & (highs >= 0)).mean()), low, high
+
+
+@lru_cache(maxsize=4)
+def _sign_patterns(changed: int, unchanged: int) -> Numbers:
+    """Which units are flipped, [patterns, changed + unchanged]: of those that change all patterns if few.
+
+    Signs of units that do not change matter for δ ≠ 0 alone: they are drawn.
+    """
+    generator = np.random.default_rng(0)
+    count = changed + unchanged
+    if 2**changed > _SIGN_PATTERNS:
+        drawn = generator.integers(2, size=(_DRAWN_PATTERNS, count))
+        return np.vstack([np.zeros(count), drawn]).astype(np.float64)
+    every = (np.arange(2**changed)[:, None] >> np.arange(changed)) & 1
+    if 2**count <= _SIGN_PATTERNS:
+        return ((np.arange(2**count)[:, None] >> np.arange(count)) & 1).astype(np.float64)
+    repeats = -(-_DRAWN_PATTERNS // len(every))
+    every = np.tile(every, (repeats, 1))
+    others = generator.integers(2, size=(len(every), unchanged))
+    return np.hstack([every, others]).astype(np.float64)

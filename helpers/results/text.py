@@ -1,7 +1,8 @@
 """What tables and captions report in words: verdicts, intervals, the papers' own numbers.
 
-A claim *holds* where the 95 % interval of its difference lies on the side it describes, is
-*reversed* where the interval lies on the other, and *inconclusive* in between.
+A claim *holds* where the test of its difference rejects zero on the side that it describes, is *reversed*
+where it does so on the other, and is *inconclusive* otherwise: also where the records are of too few
+relations for a test.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pandas as pd
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
-from helpers.samples.design import clustered_cell, detectable, with_power
+from helpers.samples.design import detectable, with_power, with_relations
 
 INCONCLUSIVE = "inconclusive"
 
@@ -38,9 +39,16 @@ class Evidence:
     @property
     def verdict(self) -> str:
         """``holds``, ``reversed`` or ``inconclusive``."""
-        if self.difference.low > 0:
-            return "holds"
-        return "reversed" if self.difference.high < 0 else INCONCLUSIVE
+        if not self.contrast.p_value < LEVEL:
+            return INCONCLUSIVE
+        return "holds" if self.difference.mean > 0 else "reversed"
+
+    @property
+    def words(self) -> str:
+        """The verdict, and why there is none where the records are of too few relations."""
+        if self.contrast.too_few_relations:
+            return f"{INCONCLUSIVE} by relation ({self.contrast.relations} relations)"
+        return self.verdict
 
 
 def mark(contrast: Contrast, *, higher_is_better: bool) -> str:
@@ -57,25 +65,28 @@ def survivors(verdicts: Sequence[str], p_values: Sequence[float]) -> list[str]:
 
 
 def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
-    """``survivors`` of evidence."""
-    return survivors([e.verdict for e in evidence], [e.contrast.p_value for e in evidence])
+    """``survivors`` of the evidence of one run. A family is what is tested for one of its findings."""
+    verdicts = [""] * len(evidence)
+    for finding in dict.fromkeys(item.finding for item in evidence):
+        family = [place for place, item in enumerate(evidence) if item.finding == finding]
+        tested = [evidence[place] for place in family]
+        kept = survivors([e.verdict for e in tested], [e.contrast.p_value for e in tested])
+        for place, verdict in zip(family, kept, strict=True):
+            verdicts[place] = verdict
+    return verdicts
 
 
 def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """Evidence as text, in points, with Holm's correction, ``clustered_cell`` and ``with_power``."""
+    """Evidence as text, in points, with Holm's correction for all tests of the same finding."""
     columns = ["finding", "measure", "difference", "n", "verdict"]
     rows = [
-        (e.finding, e.measure, in_points(e.difference, signed=True), e.difference.n, e.verdict)
+        (e.finding, e.measure, in_points(e.difference, signed=True), e.difference.n, e.words)
         for e in evidence
     ]
     table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
-    tests = [e.samples for e in evidence]
-    names = {n for t in tests for s in t for n in s.index.names}
-    if "relation" in names:
-        decided = (e.verdict != INCONCLUSIVE for e in evidence)
-        table.insert(3, "by relation", [*map(clustered_cell, tests, decided)])
-    least = [100 * detectable(*t) for t in tests]
-    return with_power(table, least, table["n"], "{:.1f}–{:.1f} points")
+    least = [100 * detectable(*e.samples) for e in evidence]
+    table = with_power(table, least, table["n"], unit=" points")
+    return with_relations(table, (sample for e in evidence for sample in e.samples))
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
+
+from helpers.results.statistics import (
+    combined_error,
+    relations_of,
+    standard_error,
+    too_few,
+    units_of,
+)
 
 Numbers = Sequence[float] | pd.Series
 POWER = 2.8  # standard errors that a two-sided test at 5 % finds in four of five cases
@@ -25,49 +33,53 @@ def stratified(records: Sequence[Any], seed: int) -> list[Any]:
     return list(mixed[places.sort_values(kind="stable").index])
 
 
-def clustered_cell(samples: Sequence[pd.Series], decided: bool) -> str:
-    """``[+2.1, +8.0] (28)``: the 95 % bootstrap interval of the (difference of) means, in points, of 28
-    relations drawn; n/a below five, where it is too narrow (Cameron, Gelbach and Miller 2008).
-    """
-    rng, counts, draws = np.random.default_rng(0), [], []
-    for sample in samples:
-        groups = sample.dropna().groupby(level="relation")
-        sums = groups.agg(["sum", "size"]).to_numpy(float)
-        counts.append(n := len(sums))
-        drawn = rng.integers(max(n, 1), size=(10_000, n))
-        top, size = sums[drawn].sum(axis=1).T
-        draws.append(100 * top / size)
-    means = draws[0] - sum(draws[1:])
-    n = min(counts)
-    low, high = np.quantile(means, [0.025, 0.975])
-    if n < 5 or high - low < 1e-9:
-        return f"n/a ({n})"
-    cell = f"[{low:+z.1f}, {high:+z.1f}] ({n})"
-    return cell + " inconclusive" * bool(decided and low <= 0 <= high)
-
-
 def detectable(*samples: ArrayLike) -> float:
     """The smallest mean that a two-sided t-test at 5 % finds with a power of 80 %: with many, 2.8 errors.
-    Of one sample, of paired differences, s / sqrt(n); of -1, 0 and 1, s² is the share that differs.
+
+    Of one sample, of paired differences, or the difference of two means; errors are by relation where the
+    tests are. NaN where there is no test: of too few relations, or of values that do not differ.
     """
-    error, free = 0.0, -len(samples)
-    for sample in samples:
-        values = pd.Series(sample, dtype=float).dropna().to_numpy(float)
-        if not len(values) or np.ptp(values) < 1e-9:
-            return float("nan")
-        pairs = len(samples) == 1 and np.isin(values, (-1, 0, 1)).all()
-        square = (values**2).mean() if pairs else values.var(ddof=1)
-        error += float(square) / len(values)
-        free += len(values)
-    return float(stats.t.isf((0.025, 0.2), free).sum()) * error**0.5
+    units = [units_of(sample) for sample in samples]
+    errors = [standard_error(each) for each in units]
+    if any(too_few(each.relations) for each in units) or not all(e > 1e-9 for e, _ in errors):
+        return float("nan")
+    error, freedom = combined_error(*errors)
+    return float(stats.t.isf((0.025, 0.2), freedom).sum()) * error
 
 
-def with_power(table: pd.DataFrame, least: Numbers, n: Numbers, form: str) -> pd.DataFrame:
-    """A table of tests with a line below: their ``detectable`` differences and numbers n."""
-    if known := [v for v in least if not np.isnan(v)]:
-        ends = dict.fromkeys((min(n), max(n)))
-        tested = f"n = {'–'.join(map(str, ends))}"
-        line = form.format(min(known), max(known))
-        line = f"could detect {line} ({tested}; two-sided 5 %, power 80 %)"
-        table.attrs["below"] = line
+def with_note(table: pd.DataFrame, *notes: str) -> pd.DataFrame:
+    """A table with more sentences on the line below it; empty ones are left out."""
+    parts = [table.attrs.get("below", ""), *notes]
+    table.attrs["below"] = "; ".join(filter(None, parts))
     return table
+
+
+def with_relations(table: pd.DataFrame, samples: Iterable[ArrayLike]) -> pd.DataFrame:
+    """A table with a line on the units behind its intervals and tests, which are of these samples."""
+    known = {k for sample in samples if (k := relations_of(sample)) is not None and k > 0}
+    many = sorted(k for k in known if not too_few(k))
+    few = sorted(k for k in known if too_few(k))
+    by_relation = f"intervals and tests by relation ({_ends(many)} relations)" if many else ""
+    of_few = f"too few relations for tests ({_ends(few)}): intervals over records" if few else ""
+    return with_note(table, by_relation, of_few)
+
+
+def with_power(
+    table: pd.DataFrame, least: Numbers, n: Numbers, *, unit: str = "", digits: int = 1
+) -> pd.DataFrame:
+    """A table of tests with a line below: their ``detectable`` differences, rounded up, and numbers n."""
+    tested = [(value, count) for value, count in zip(least, n, strict=True) if value > 0]
+    if not tested:
+        return table
+    scale = 10**digits
+    values = [math.ceil(round(value * scale, 6)) / scale for value, _ in tested]
+    ends = dict.fromkeys((min(values), max(values)))
+    differences = "–".join(f"{value:.{digits}f}" for value in ends)
+    counts = _ends([count for _, count in tested])
+    line = f"could detect {differences}{unit} (n = {counts}; two-sided 5 %, power 80 %)"
+    return with_note(table, line)
+
+
+def _ends(counts: Sequence[Any]) -> str:
+    """``9``, or ``9–12``."""
+    return "–".join(map(str, dict.fromkeys((min(counts), max(counts)))))

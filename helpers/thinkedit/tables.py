@@ -178,7 +178,7 @@ def difference_table(
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     table = Table(rows, columns=names)
     table = table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
-    return with_power(table, table["could show"], table["edits"], "{:.2f}–{:.2f}")
+    return with_power(table, table["could show"], table["edits"], digits=2)
 
 
 def text_table(runs: Sequence[Run], *, mode: str) -> Table:

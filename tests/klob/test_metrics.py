@@ -129,13 +129,11 @@ def test_located_units_are_those_of_a_sorted_list(seed: int, levels: int, trend:
 
 def test_relative_standard_deviation() -> None:
     estimate = relative_standard_deviation([2.0, 2.0, 2.0], [1.0, 1.0])
-    assert (estimate.mean, estimate.low, estimate.high, estimate.n) == (0.5, 0.5, 0.5, 5)
+    assert (estimate.mean, estimate.n) == (0.5, 5)
+    assert np.isnan(estimate.low)  # of equal numbers
     assert relative_standard_deviation([1.0], [3.0]).mean == -2
     spread = relative_standard_deviation([1.0, 3.0, 2.0], [0.5, 1.5])
     assert spread.low < spread.mean == 0.5 < spread.high
-    # Each kind is drawn at its own size: two sentences are often the same one twice.
-    few = relative_standard_deviation([1.0] * 500, [0.0, 2.0])
-    assert (few.low, few.mean, few.high) == (-1, 0, 1)
     for factual, nonfactual in (([], [1.0]), ([1.0], []), ([0.0], [1.0])):
         assert relative_standard_deviation(factual, nonfactual).n == 0
 
@@ -203,7 +201,7 @@ def test_locality_by_hand(edits: pd.DataFrame) -> None:
     table = locality_table(gains, mass)
     assert table["mean"].tolist() == pytest.approx([1, -1, 2])  # own, other, specific
     text = locality_text(table)
-    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00 (+2.00 … +2.00)"
+    assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00"  # two facts have no interval
 
 
 def test_rank_correlations_are_spearmans() -> None:

@@ -27,12 +27,12 @@ def _close_figures() -> Iterator[None]:
 @pytest.fixture
 def similarities() -> pd.DataFrame:
     rows = [
-        (name, subtask, "neuron", share, example, 0.5 + 0.1 * example, 0.2, 0.1)
+        (name, subtask, "neuron", share, example, "P17", 0.5 + 0.1 * example, 0.2, 0.1)
         for name, subtask, share, example in itertools.product(
             LOCATORS, ("consistency", "relevance"), (0.001, 0.01), range(3)
         )
     ]
-    columns = ["locator", "subtask", "granularity", "share", "example"]
+    columns = ["locator", "subtask", "granularity", "share", "example", "relation"]
     return pd.DataFrame(rows, columns=[*columns, "candidate", "mean_scores", "pairwise"])
 
 
@@ -62,11 +62,11 @@ def null() -> pd.DataFrame:
 
 
 def test_rsim_and_rsd_by_hand(similarities: pd.DataFrame, sentences: pd.DataFrame) -> None:
-    assert tables.rsd_table(sentences)["mean"].tolist() == [1 - 3 / 2] * 2
+    assert tables.rsd_table(sentences, similarities)["mean"].tolist() == [1 - 3 / 2] * 2
     sizes = sentences.assign(magnitude=sentences["deviation"])  # the spread only followed the size
-    assert tables.rsd_table(sizes, relative=True)["mean"].tolist() == [0, 0]
+    assert tables.rsd_table(sizes, similarities, relative=True)["mean"].tolist() == [0, 0]
     factual = sentences.query("subtask != 'unbiasedness'")
-    assert tables.rsd_table(factual)["mean"].isna().all()
+    assert tables.rsd_table(factual, similarities)["mean"].isna().all()
     long = tables.criteria_table(similarities, sentences, granularity="neuron")
     means = long[long["locator"] == "random"].set_index("criterion")["mean"].to_dict()
     exact = (4 + 5 + 6) / 9 / 3
@@ -77,11 +77,33 @@ def test_rsim_and_rsd_by_hand(similarities: pd.DataFrame, sentences: pd.DataFram
 def test_criteria_cells(similarities: pd.DataFrame, sentences: pd.DataFrame) -> None:
     table = tables.criteria_text(similarities, sentences, granularity="neuron", share=0.01)
     assert table.index.tolist() == ["knowledge neurons (IG)", "random (control)"]
-    assert [cell[:7] for cell in table.iloc[0]] == ["+0.56 (", "+0.56 (", "-0.50 ("]  # and no n
-    assert table["unbiasedness"].tolist() == ["-0.50 (-0.50 … -0.50)"] * 2
+    assert [cell[:7] for cell in table.iloc[0]] == ["+0.56 (", "+0.56 (", "-0.50"]  # and no n
+    assert table["unbiasedness"].tolist() == ["-0.50"] * 2  # one sentence has no interval
+    assert table.attrs["below"] == "too few relations for tests (1): intervals over records"
     fewer = similarities.query("locator == 'random' or example < 2")
     table = tables.criteria_text(fewer, sentences, granularity="neuron", share=0.01)
     assert table["n"].tolist() == ["2, 2, 1", "3, 3, 1"]
+
+
+def test_intervals_are_by_relation_where_there_are_eight(
+    similarities: pd.DataFrame, sentences: pd.DataFrame
+) -> None:
+    """Examples of a relation that are equal add nothing: three of each are as wide as one of each."""
+    one_each = pd.concat(
+        similarities.query("example == 0").assign(
+            example=place, relation=f"P{place}", candidate=0.3 + place / 20
+        )
+        for place in range(8)
+    )
+    copies = [one_each.assign(example=one_each["example"] + 8 * copy) for copy in range(3)]
+    table, again = (
+        tables.rsim_table(rows.query("share == 0.01")) for rows in (one_each, pd.concat(copies))
+    )
+    assert again["n"].tolist() == [24] * 4
+    assert again["low"].tolist() == pytest.approx(table["low"].tolist())
+    assert again.attrs["below"] == "intervals and tests by relation (8 relations)"
+    spread = tables.rsd_table(sentences, similarities)
+    assert spread["low"].isna().all()
 
 
 def test_null_and_gap(similarities: pd.DataFrame, null: pd.DataFrame) -> None:

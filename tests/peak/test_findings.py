@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,11 +17,12 @@ from helpers.peak.findings import (
 from helpers.results.statistics import unpaired_means
 
 COLUMNS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"]
-SPREAD = pd.Series([-0.02, 0.01, 0.0, 0.02, -0.01])
+SPREAD = pd.Series([-0.02, 0.01, 0.0, 0.02, -0.01, 0.03, -0.03])
 
 
 def metrics(**changes: list[float]) -> pd.DataFrame:
-    table = pd.DataFrame({column: [0.5, 0.6, 0.4] for column in COLUMNS}, index=[0, 1, 2])
+    n = max(map(len, changes.values()), default=3)
+    table = pd.DataFrame({column: np.resize([0.5, 0.6, 0.4], n) for column in COLUMNS})
     return table.assign(**changes).rename_axis("case_id")
 
 
@@ -29,8 +31,8 @@ def evidence_of(found, measure):
 
 
 def test_a_paired_difference_and_its_verdict():
-    plain = metrics(AFF_hard=[0.9, 0.8, 1.0], LS=[0.5, 0.5, 0.5], ES=[1.0, 1.0, 1.0])
-    careful = metrics(AFF_hard=[0.4, 0.4, 0.4], LS=[0.5, 0.4, 0.6], ES=[1.0, 0.0, 1.0])
+    plain = metrics(AFF_hard=[0.9, 0.8, 1.0] * 2, LS=[0.5, 0.5, 0.5] * 2, ES=[1.0, 1.0, 1.0] * 2)
+    careful = metrics(AFF_hard=[0.4, 0.4, 0.4] * 2, LS=[0.5, 0.4, 0.6] * 2, ES=[1.0, 0.0, 1.0] * 2)
     found = findings({"ROME": plain, "ROME+APP": careful})
     reduced = evidence_of(found, "AFF hard ROME - ROME+APP")
     assert reduced.difference.mean == pytest.approx((0.5 + 0.4 + 0.6) / 3)
@@ -40,8 +42,8 @@ def test_a_paired_difference_and_its_verdict():
     assert hard.difference.mean == pytest.approx((0.4 + 0.2 + 0.6) / 3)
     cost = evidence_of(found, "ES ROME - ROME+APP")
     assert cost.difference.mean == pytest.approx(1 / 3)
-    assert cost.verdict == "inconclusive"  # one record of three
-    better = metrics(LS=[0.9, 0.9, 0.8]), metrics(LS=[0.1, 0.2, 0.1])
+    assert cost.verdict == "inconclusive"  # one record in three
+    better = metrics(LS=[0.9, 0.9, 0.8] * 2), metrics(LS=[0.1, 0.2, 0.1] * 2)
     found = findings(dict(zip(("MEMIT", "MEMIT+APP"), better, strict=True)))
     assert evidence_of(found, "LS MEMIT+APP - MEMIT").verdict == "reversed"
 
@@ -67,7 +69,7 @@ def test_data_sets_are_compared_without_pairing():
 
 
 def table(forgets: float, edits: float = 1.0) -> pd.DataFrame:
-    """Five records that differ a little from each other."""
+    """Seven records that differ a little from each other."""
     factors = dict.fromkeys(("AFF_hard", "ANF_hard"), forgets + SPREAD)
     return pd.DataFrame({**factors, "ES": edits, "GS": edits})
 
@@ -101,3 +103,27 @@ def test_baselines_neighbours_and_costs_are_compared_with_app():
     found = by_measure(app_findings(metrics, ["ft-m"]))
     assert found["AFF hard, FT-M: plain - APP"] == (0.3, "holds")
     assert found["GS, FT-M: plain - APP"] == (0.0, "inconclusive")
+
+
+def test_prune_is_memit_where_each_edit_is_made_alone():
+    """Two names of the same edits are one test; after a sequence they differ."""
+    metrics = {Variant(e + s): table(0.5) for e in ("memit", "prune") for s in ("", "+app")}
+    assert len(app_findings(metrics, ["memit", "prune"])) == 4
+    assert len(app_findings(metrics, ["memit", "prune"], alone=False)) == 8
+    assert len(app_findings(metrics, ["prune"])) == 4
+
+
+def test_findings_on_few_relations_are_inconclusive():
+    relations = [*"aabbcc"]
+    plain, careful = (
+        metrics(AFF_hard=[value] * 6).set_index(pd.Index(relations, name="relation"), append=True)
+        for value in (0.9, 0.1)
+    )
+    reduced = evidence_of(
+        findings({"ROME": plain, "ROME+APP": careful}), "AFF hard ROME - ROME+APP"
+    )
+    assert reduced.difference.low > 0
+    assert (reduced.verdict, reduced.words) == (
+        "inconclusive",
+        "inconclusive by relation (3 relations)",
+    )

@@ -119,6 +119,9 @@ def test_a_published_run_takes_methods_and_never_loses_records(run, built, into)
     assert "first 2 over-represented, others by relation, seed 0" in caption_of(
         into.get(drawn.name)
     )
+    random = edits(run, replace(into, label="random"), {**ROME, "keep": 0})
+    assert "ours: " in caption_of(into.get(random.name))
+    assert into.get(random.name).about.caption["sample"] == "by relation, seed 0"
     before = contents(path)
     first = replace(run, data=replace(run.data, records=run.data.records[:1]))
     with pytest.raises(UserError, match="has records that this run lacks"):

@@ -220,3 +220,15 @@ def test_a_sample_keeps_the_first_records_and_grows_by_relation() -> None:
     rest, drawn = (Counter(r.relation for r in part[10:]) for part in (whole, more))
     share = 20 / rest.total()
     assert all(abs(drawn[name] - share * size) <= 1 for name, size in rest.items())
+
+
+def test_with_no_first_records_all_are_drawn_by_relation() -> None:
+    whole = load_peak("peak-mini-cf").records
+    drawn, other = (
+        load_peak("peak-mini-cf", limit=20, keep=0, seed=seed).records for seed in (1, 2)
+    )
+    assert drawn not in (other, whole[:20])
+    assert load_peak("peak-mini-cf", limit=20, keep=None).records == whole[:20]
+    sizes, counts = (Counter(r.relation for r in part) for part in (whole, drawn))
+    share = 20 / sizes.total()
+    assert all(abs(counts[name] - share * size) <= 1 for name, size in sizes.items())

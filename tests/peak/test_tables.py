@@ -33,7 +33,7 @@ def scores(data, seed: int, harm: float) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def data():
-    return load_peak("peak-mini-cf", limit=6)
+    return load_peak("peak-mini-cf", limit=10)
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,11 @@ def test_editing_table_marks_what_app_changes(both):
 def test_holm_takes_the_weak_marks_away():
     steady = pd.Series(np.linspace(0, 0.4, 9))
     values = {"AFF_hard": steady, "ANF_hard": steady}
-    uneven = np.array([0.1, 0, 0, 0.1, 0, 0.1, 0, 0.1, 0])
-    strong = {"AFF_hard": steady + 0.5, "ANF_hard": steady + uneven}
+    uneven = np.array([0.1, 0, 0, 0.1, 0.1, 0.1, 0, 0.1, 0.1])
+    strong = {"AFF_hard": steady + 0.5, "ANF_hard": steady + uneven}  # p: 2 / 2^9 and 2 / 2^6
     metrics = {"ROME": pd.DataFrame(strong), "ROME+APP": pd.DataFrame(values)}
     row = editing_table(metrics, metrics=["AFF_hard", "ANF_hard"]).loc["ROME+APP"]
-    assert "†" in row["ANF_hard"]  # p = 0.035 of two tests: 0.035 survives, as the larger one
+    assert "†" in row["ANF_hard"]  # p = 0.031 of two tests survives, as the larger one
     assert row["Holm"] == "all"
     doubled = {**metrics, "MEMIT": metrics["ROME"], "MEMIT+APP": metrics["ROME+APP"]}
     row = editing_table(doubled, metrics=["AFF_hard", "ANF_hard"]).loc["ROME+APP"]

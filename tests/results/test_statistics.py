@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from helpers.results.statistics import (
-    Contrast,
-    bootstrap_interval,
+    FEWEST,
+    Kind,
+    above,
     fraction_interval,
     holm,
-    mean_above,
+    interval,
     mean_interval,
-    paired_means,
-    paired_proportions,
-    paired_shares,
-    share_above,
+    paired,
+    positive_interval,
+    ratio_interval,
     share_interval,
+    standard_error,
+    units_of,
     unpaired_means,
 )
 
-pairs_of = {
-    "successes": st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=60),
-    "shares": st.lists(
-        st.tuples(st.sampled_from([0, 0.5, 1]), st.sampled_from([0, 0.5, 1])),
-        min_size=2,
-        max_size=40,
-    ),
-}
+KINDS: tuple[Kind, ...] = ("share", "fraction", "number")
+NAN = float("nan")
+
+
+def by_relation(groups: dict[str, list[float]]) -> pd.Series:
+    """Values of records, each with its relation."""
+    rows = [(relation, value) for relation, values in groups.items() for value in values]
+    relations, values = zip(*rows, strict=True)
+    index = pd.MultiIndex.from_arrays([range(len(rows)), relations], names=["case_id", "relation"])
+    return pd.Series(values, index, dtype=float)
+
+
+def one_a_relation(values: list[float]) -> pd.Series:
+    return by_relation({f"P{number}": [value] for number, value in enumerate(values)})
 
 
 def test_mean_interval_by_hand() -> None:
-    estimate = mean_interval([1, 2, 3, 4, float("nan")])
+    estimate = mean_interval([1, 2, 3, 4, NAN])
     # s = 1.2910, t(3) = 3.1824, half width = 3.1824 * 1.2910 / 2 = 2.0542
     assert (estimate.mean, estimate.n) == (2.5, 4)
     assert estimate.low == pytest.approx(2.5 - 2.0542, abs=1e-4)
@@ -44,85 +54,188 @@ def test_mean_interval_by_hand() -> None:
 
 
 def test_without_two_values_there_is_no_interval() -> None:
-    estimate = mean_interval([3, float("nan")])
+    estimate = mean_interval([3, NAN])
     assert (estimate.mean, estimate.n) == (3, 1)
     assert math.isnan(estimate.low)
-    assert math.isnan(bootstrap_interval([3]).high)
-    none = mean_interval([float("nan")])
-    assert math.isnan(none.mean)
-    assert none.n == 0
-    assert math.isnan(share_interval([]).mean)
+    assert math.isnan(fraction_interval([0.5]).high)
+    for kind in KINDS:
+        none = interval([NAN], kind)
+        assert math.isnan(none.mean)
+        assert none.n == 0
 
 
-def test_bootstrap_by_hand() -> None:
-    """The same draws in plain numpy."""
-    values = np.array([0.5, 1, 1, 1, 1, 1, 0, 1])
-    drawn = values[np.random.default_rng(3).integers(8, size=(500, 8))].mean(axis=1)
-    found = bootstrap_interval([*values, np.nan], resamples=500, seed=3)
-    assert (found.low, found.high) == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
-    assert found.n == 8
+def test_numbers_that_are_all_equal_have_no_interval() -> None:
+    found = mean_interval([2.0, 2.0, 2.0])
+    assert found.mean == 2
+    assert math.isnan(found.low)
+    assert math.isnan(paired([1.0, 2.0], [1.0, 2.0], "number").difference.high)
 
 
-def test_all_successes_leave_a_width() -> None:
-    found = share_interval([1] * 36)
-    assert (found.mean, found.high, found.n) == (1, 1, 36)
-    assert found.low == pytest.approx(0.025 ** (1 / 36))
+def test_a_fractional_record_moves_a_shares_interval_by_its_part_only() -> None:
+    """One rule for all three: the ends are those of the beta distribution, and rise with the sum."""
+    found = [share_interval([1] * 35 + [last]) for last in (0, 2 / 3, 1)]
+    assert [each.mean for each in found] == pytest.approx([35 / 36, (35 + 2 / 3) / 36, 1])
+    assert [each.low for each in found] == pytest.approx([0.854711, 0.885472, 0.902606], abs=1e-6)
+    assert [each.high for each in found] == pytest.approx([0.999297, 1, 1], abs=1e-6)
+    assert found[2].low == pytest.approx(0.025 ** (1 / 36))
 
 
 def test_the_exact_interval_by_its_definition() -> None:
-    found = share_interval([1, 1, 0, float("nan"), 0, 0, 0, 0, 0, 0, 0])
+    found = share_interval([1, 1, 0, NAN, 0, 0, 0, 0, 0, 0, 0])
     # Known of 2 in 10: P(X >= 2 | low) = P(X <= 2 | high) = 0.025
     assert (found.low, found.high) == pytest.approx((0.0252, 0.5561), abs=1e-4)
 
 
-def test_shares_are_resampled_by_record_and_stay_in_bounds() -> None:
-    values = np.array([0.5, 1, 1, 1, 1, 1, 0, 1])
-    found = share_interval(values)
-    assert found.mean == pytest.approx(values.mean())
-    assert 0 <= found.low < found.mean < found.high <= 1
-    assert found == share_interval(values)
+def test_a_fractions_interval_has_a_width_where_all_values_are_equal() -> None:
+    """36 times 1, and one 0 and one 1: mean 37/38, s = 0.162221, t(37) = 2.026192."""
+    found = fraction_interval([1.0] * 36)
+    assert (found.mean, found.high) == (1, 1)
+    assert found.low == pytest.approx(37 / 38 - 2.026192 * 0.162221 / 38**0.5, abs=1e-5)
 
 
-def test_a_fractions_interval_is_cut_where_no_mean_lies() -> None:
-    found = fraction_interval([1.0, 1.0, 0.7])
-    assert (found.mean, found.high) == (pytest.approx(0.9), 1)
-    assert found.low == pytest.approx(0.9 - 4.302653 * 0.173205 / 3**0.5, abs=1e-6)
+def test_units_are_relations_where_there_are_enough() -> None:
+    groups = {f"P{number}": [0.5] for number in range(FEWEST - 1)}
+    few, enough = by_relation(groups), by_relation({**groups, "P47": [0.1, 0.9, 0.8]})
+    assert (units_of(few).relations, units_of(few).by_relation) == (7, False)
+    assert units_of(few).sizes.tolist() == [1] * 7
+    assert (units_of(enough).relations, units_of(enough).by_relation) == (8, True)
+    assert sorted(units_of(enough).sizes) == [1] * 7 + [3]
+    assert units_of(enough).mean == pytest.approx(enough.mean())
+    assert units_of([1.0, NAN]).relations is None
 
 
-def test_paired_shares_agree_with_newcombes_example() -> None:
-    """Newcombe (1998), Statistics in Medicine 17, 2635: 36, 12, 2 and 0 pairs."""
-    one = np.repeat([1, 1, 0], [36, 12, 2])
-    two = np.repeat([1, 0, 1], [36, 12, 2])
-    found = paired_proportions(two, one)
-    assert (found.low, found.mean, found.high) == pytest.approx((0.0569, 0.2, 0.3404), abs=1e-4)
-    back = paired_proportions(one, two)
-    assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
+def test_the_robust_error_of_relations_of_one_record_is_the_usual_one() -> None:
+    values = [0.2, 0.9, 0.4, 0.4, 0.7, 0.1, 0.6, 0.8, 0.3]
+    error, freedom = standard_error(units_of(one_a_relation(values)))
+    assert error == pytest.approx(np.std(values, ddof=1) / 3)
+    assert freedom == pytest.approx(8)
+    for kind in ("fraction", "number"):
+        assert vars(interval(one_a_relation(values), kind)) == pytest.approx(
+            vars(interval(values, kind))
+        )
 
 
-def test_paired_test_by_hand() -> None:
-    nan = float("nan")
-    found = paired_means([1, nan, 2, 3, 4, 5], [2, 2, 4, 4, 6, nan])
-    # differences 1, 2, 1, 2: mean 1.5, s = 0.57735, t = 1.5 / 0.288675 = 5.19615, 3 degrees
-    assert (found.difference.mean, found.difference.n) == (1.5, 4)
-    assert found.p_value == pytest.approx(0.013847, abs=1e-6)
-    assert paired_shares([1, 0.5, 1], [0.5, 0.25, 0]).p_value > 0.05  # too few for the bootstrap
-    assert mean_above([1, 2, 4], 0.1).p_value == pytest.approx(
+def test_the_robust_error_of_unequal_relations_by_the_matrices_of_its_definition() -> None:
+    """Bell and McCaffrey (2002): residuals over the root of one minus leverage; moments of the sum."""
+    rng = np.random.default_rng(1)
+    sizes = [1, 1, 2, 2, 3, 4, 6, 9]
+    values = by_relation({f"P{i}": list(rng.random(n)) for i, n in enumerate(sizes)})
+    total = sum(sizes)
+    residual_maker = np.eye(total) - np.ones((total, total)) / total
+    labels = pd.factorize(values.index.get_level_values("relation"))[0]
+    variance, columns = 0.0, []
+    for unit, n in enumerate(sizes):
+        inside = (labels == unit).astype(float)
+        adjusted = inside / (1 - n / total) ** 0.5 / total
+        variance += float(adjusted @ residual_maker @ values.to_numpy()) ** 2
+        columns.append(residual_maker @ adjusted)
+    products = np.array(columns) @ np.array(columns).T
+    error, freedom = standard_error(units_of(values))
+    assert error == pytest.approx(variance**0.5)
+    assert freedom == pytest.approx(np.trace(products) ** 2 / (products**2).sum())
+    assert freedom < 5  # of eight relations the largest has a third of the records
+
+
+def test_records_of_one_relation_count_less_than_independent_ones() -> None:
+    values = by_relation({f"P{number}": [float(number % 2)] * 5 for number in range(10)})
+    whole, alone = share_interval(values), share_interval(values.to_numpy())
+    assert whole.high - whole.low > 1.8 * (alone.high - alone.low)
+
+
+def test_five_of_38_changes_are_not_significant_and_six_are() -> None:
+    """2 of 2^5 and 2 of 2^6 sign patterns are as extreme, whatever the other records are."""
+    before = np.ones(38)
+    for changed, p_value in ((5, 0.0625), (6, 0.03125)):
+        after = before.copy()
+        after[:changed] = (0, 0.5, 0, 0, 0, 0)[:changed]
+        found = paired(before, after, "share")
+        assert found.p_value == p_value
+        assert (found.difference.high < 0) == (p_value < 0.05)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=9))
+def test_sign_flips_by_enumeration(changes: list[int]) -> None:
+    values = np.array(changes) / 3
+    signs = np.array(list(product((1, -1), repeat=len(changes))))
+    extreme = np.abs(signs @ values) >= abs(values.sum()) - 1e-12
+    assert paired(np.zeros(len(values)), values, "share").p_value == pytest.approx(extreme.mean())
+
+
+def test_an_interval_holds_what_the_test_does_not_reject() -> None:
+    """Of nine numbers: p at the ends of the interval is at least 0.05, and just outside below it."""
+    changes = np.array([0.4, 0.1, 0.7, -0.2, 0.5, 0.3, 0.9, 0.2, -0.1])
+    signs = np.array(list(product((1, -1), repeat=9)))
+
+    def p_value(shift: float) -> float:
+        moved = changes - shift
+        return float((np.abs(signs @ moved) >= abs(moved.sum()) - 1e-12).mean())
+
+    found = paired(np.zeros(9), changes, "number").difference
+    usual = mean_interval(changes)
+    assert found.low <= usual.low + 1e-9
+    assert found.high >= usual.high - 1e-9
+    for end, outwards in ((found.low, -1), (found.high, 1)):
+        assert p_value(end + outwards * 1e-6) < 0.05
+
+
+def test_many_changes_are_drawn_and_the_observed_one_is_among_them() -> None:
+    found = paired(np.zeros(40), np.ones(40), "fraction")
+    assert found.p_value == pytest.approx(1 / 10_000)
+
+
+def test_relations_are_flipped_as_a_whole() -> None:
+    """Ten records change, all of one relation: 2 of 2 patterns are as extreme."""
+    groups = {f"P{number}": [0.0, 0.0] for number in range(9)}
+    before = by_relation({**groups, "P47": [1.0] * 10})
+    after = before * 0
+    found = paired(before, after, "share")
+    assert (found.p_value, found.relations) == (1, 10)
+    assert paired(before.to_numpy(), after.to_numpy(), "share").p_value < 0.01
+
+
+def test_of_too_few_relations_there_is_no_test() -> None:
+    before = by_relation({"<playsFor>": [0.1] * 20, "re_<playsFor>": [0.2] * 20})
+    found = paired(before, before + 0.5, "fraction")
+    assert found.too_few_relations
+    assert math.isnan(found.p_value)
+    assert found.difference.low > 0  # by record
+    assert math.isnan(above(before, 0.9, "share").p_value)
+    assert math.isnan(unpaired_means(before, before + 0.5).p_value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_intervals_exclude_zero_where_their_test_rejects(kind: Kind, data: st.DataObject) -> None:
+    value = st.sampled_from([0, 0.5, 1])
+    pairs = data.draw(st.lists(st.tuples(value, value), min_size=2, max_size=40))
+    one, two = np.array(pairs, dtype=float).T
+    found = paired(one, two, kind)
+    outside = found.difference.low > 0 or found.difference.high < 0
+    assert outside == (found.p_value < 0.05)
+    if kind != "number":
+        above_nine = above(one, 0.9, kind)
+        away = above_nine.difference.low > 0 or above_nine.difference.high < 0
+        assert away == (above_nine.p_value < 0.05)
+
+
+def test_a_success_rate_above_a_level_is_tested_exactly() -> None:
+    found = above([1] * 104 + [0] * 5, 0.9, "share")
+    assert found.difference.low < 0 < found.difference.mean
+    assert found.p_value == pytest.approx(2 * stats.binom.sf(103, 109, 0.9))
+    assert above([1] * 106 + [0] * 3, 0.9, "share").difference.low > 0
+    assert above([1, 2, 4], 0.1, "number").p_value == pytest.approx(
         stats.ttest_1samp([1, 2, 4], 0.1).pvalue
     )
 
 
-def agrees(contrast: Contrast) -> bool:
-    """Whether interval and p-value agree on zero, up to what resampling resolves."""
-    outside = contrast.difference.low > 0 or contrast.difference.high < 0
-    return outside == (contrast.p_value < 0.05) or abs(contrast.p_value - 0.05) < 1e-3
-
-
-@pytest.mark.parametrize("kind", pairs_of)
-@given(data=st.data())
-def test_intervals_and_their_p_values_agree(kind: str, data: st.DataObject) -> None:
-    one, two = np.array(data.draw(pairs_of[kind]), dtype=float).T
-    assert agrees(paired_shares(one, two))
-    assert kind != "successes" or agrees(share_above(one, 0.9))
+def test_where_no_record_changes_the_interval_keeps_a_width() -> None:
+    """A gain and a loss beside 36 zeros: s = sqrt(2 / 37), half width t(37) · s / sqrt(38)."""
+    found = paired(np.ones(36), np.ones(36), "share")
+    assert found.p_value == 1
+    assert found.difference.high == pytest.approx(2.026192 * (2 / 37 / 38) ** 0.5, abs=1e-6)
+    assert found.difference.low == -found.difference.high
+    exact = 1 - 0.025 ** (1 / 36)  # of how many may change in one direction
+    assert found.difference.high == pytest.approx(exact, abs=0.025)
 
 
 def test_different_records_by_welchs_test() -> None:
@@ -130,20 +243,19 @@ def test_different_records_by_welchs_test() -> None:
     wanted = stats.ttest_ind(two, one[:3], equal_var=False)
     assert unpaired_means(one, two).p_value == pytest.approx(wanted.pvalue)
     assert np.isnan(unpaired_means([1.0], [2.0, 3.0]).p_value)
+    assert np.isnan(unpaired_means([1.0, 1.0], [1.0, 1.0 - 1e-16]).p_value)
 
 
-def test_a_success_rate_above_a_level_is_tested_exactly() -> None:
-    found = share_above([1] * 104 + [0] * 5, 0.9)
-    assert found.difference.low < 0 < found.difference.mean  # MEMIT on SmolLM2: inconclusive
-    assert found.p_value == pytest.approx(2 * stats.binom.sf(103, 109, 0.9))
-    assert share_above([1] * 106 + [0] * 3, 0.9).difference.low > 0
-
-
-def test_where_no_record_changes_the_interval_keeps_a_width() -> None:
-    found = paired_shares([0.5, 1, 1], [0.5, 1, 1])
-    assert found.p_value == 1
-    assert found.difference.high == pytest.approx(1 - 0.025 ** (1 / 3))
-    assert found.difference.low == -found.difference.high
+def test_positive_means_and_ratios_have_positive_ends() -> None:
+    values = [0.001, 0.2, 0.004, 0.02]
+    found, plain = positive_interval(values), mean_interval(values)
+    assert plain.low < 0 < found.low < found.mean < found.high
+    assert math.log(found.high / found.mean) == pytest.approx(plain.high / plain.mean - 1)
+    ratio = ratio_interval([2.0, 2.2, 1.8], [1.0, 1.1, 0.9])
+    assert ratio.mean == pytest.approx(2)
+    assert ratio.low * ratio.high == pytest.approx(4)
+    # s / mean is 0.1 in both: error sqrt(2 · 0.01 / 3) of the logarithm, t(4) = 2.776445
+    assert math.log(ratio.high / 2) == pytest.approx(2.776445 * (0.02 / 3) ** 0.5, abs=1e-6)
 
 
 def test_holm_by_hand() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,17 +14,18 @@ from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
 from helpers.results.archive import PACKAGED_WORDS, model_words
 from helpers.results.show import table_output
-from helpers.results.statistics import Contrast, Estimate, bootstrap_interval, paired_means
+from helpers.results.statistics import Contrast, Estimate, paired
 from helpers.results.text import (
     Evidence,
     caption,
+    corrected_verdicts,
     findings_table,
     in_points,
     mark,
     published_table,
     with_interval,
 )
-from helpers.samples.design import clustered_cell, detectable
+from helpers.samples.design import detectable, with_power
 
 
 def test_the_table_says_what_survives_holms_correction() -> None:
@@ -40,22 +42,47 @@ def test_the_table_says_what_survives_holms_correction() -> None:
     assert findings_table([]).empty
 
 
-def test_clusters_and_the_smallest_detectable_difference_by_hand() -> None:
-    """Of five clusters drawn, none is the fifth in 33 % of draws, and at most three in 99.3 %."""
-    index = pd.MultiIndex.from_arrays([range(6), [*"abcdee"]], names=["case_id", "relation"])
-    values = pd.Series([0.0, 0.0, 0.0, 0.0, 0.5, 0.5], index=index)
-    found = Evidence("f", "m", Contrast(Estimate(0.4, 0.1, 0.7, 6), 0.01), (values,))
-    table = findings_table([found])
-    assert table["by relation"].tolist() == ["[+0.0, +37.5] (5) inconclusive"]
-    below = "could detect 36.8–36.8 points (n = 6; two-sided 5 %, power 80 %)"  # s = 0.258
-    assert table_output(table)["text/plain"].endswith(f"\n{below}")
+def test_a_family_is_one_finding() -> None:
+    """A test of another finding, such as one on a larger model, takes nothing away."""
+    weak = Contrast(Estimate(0.2, 0.01, 0.39, 9), 0.04)
+    same = [Evidence("f", "m", weak), Evidence("f", "n", weak)]
+    assert corrected_verdicts(same) == ["inconclusive", "inconclusive"]
+    apart = [Evidence("f", "m", weak), Evidence("g", "m", weak)]
+    assert corrected_verdicts(apart) == ["holds", "holds"]
+
+
+def test_of_two_relations_the_verdict_says_so() -> None:
+    index = pd.MultiIndex.from_arrays([range(20), [*"ab"] * 10], names=["case_id", "relation"])
+    zeros = pd.Series(0.0, index)
+    contrast = paired(zeros, zeros + 0.5, "fraction")
+    table = findings_table([Evidence("f", "m", contrast, (zeros + 0.5,))])
+    assert table["verdict"].tolist() == ["inconclusive by relation (2 relations)"]
+    assert table["Holm"].tolist() == ["inconclusive"]
+    assert table.attrs["below"] == "too few relations for tests (2): intervals over records"
+
+
+def test_the_smallest_detectable_difference_by_hand() -> None:
+    """By relation of nine relations of one record; of two means; only of tests that there are."""
+    values = np.array([0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.1, 0.3, 0.4])
+    index = pd.MultiIndex.from_arrays([range(9), [*"abcdefghi"]], names=["case_id", "relation"])
+    error = values.std(ddof=1) / 3
+    found = detectable(pd.Series(values, index))
+    assert found == pytest.approx((2.306004 + 0.888890) * error, rel=1e-5)  # t(8)
     assert detectable([1, 0, 0, -1]) == pytest.approx(
-        (3.182 + 0.978) * 0.125**0.5, rel=1e-3
-    )  # t(3)
+        (3.182 + 0.978) * (2 / 3 / 4) ** 0.5, rel=1e-3
+    )  # t(3), as of any other values
     assert detectable([1, 0], [0, 1]) == pytest.approx(5.364 * 0.5**0.5, rel=1e-3)
-    alone = (values + 0.1).droplevel("relation").rename_axis("relation")
-    plain = bootstrap_interval(values + 0.1)
-    assert clustered_cell([alone], True) == f"[{100 * plain.low:+.1f}, {100 * plain.high:+.1f}] (6)"
+    assert np.isnan(detectable([0.2, 0.2, 0.2]))
+    assert np.isnan(detectable(pd.Series(values, index).iloc[:7]))  # seven relations: no test
+
+
+def test_the_line_below_a_table_is_of_its_tests_alone() -> None:
+    table = pd.DataFrame({"m": range(4)})
+    with_power(table, [12.04, float("nan"), 0.0, 0.01], [9, 2, 400, 30], unit=" points")
+    below = "could detect 0.1–12.1 points (n = 9–30; two-sided 5 %, power 80 %)"
+    assert table_output(table)["text/plain"].endswith(f"\n{below}")
+    nothing = with_power(pd.DataFrame({"m": [1]}), [float("nan")], [9])
+    assert "below" not in nothing.attrs
 
 
 def test_points_are_symmetric_or_bracketed() -> None:
@@ -75,12 +102,12 @@ def test_a_caption_names_model_parts_and_machine() -> None:
 
 
 def test_marks_tell_gain_from_loss() -> None:
-    plain, low = [0.5, 0.6, 0.7, 0.6], [0.3, 0.3, 0.5, 0.3]
-    fallen = paired_means(plain, low)
+    plain, low = [0.5, 0.6, 0.7, 0.6, 0.7, 0.5], [0.3, 0.3, 0.5, 0.3, 0.4, 0.3]
+    fallen = paired(plain, low, "fraction")
     assert mark(fallen, higher_is_better=False) == "†"
     assert mark(fallen, higher_is_better=True) == "‡"
-    assert mark(paired_means(plain, plain), higher_is_better=True) == ""
-    assert mark(paired_means([1], [0]), higher_is_better=True) == ""
+    assert mark(paired(plain, plain, "fraction"), higher_is_better=True) == ""
+    assert mark(paired([1], [0], "fraction"), higher_is_better=True) == ""
 
 
 def test_every_packaged_model_has_its_words():
