@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+from safetensors import safe_open
+from transformers import (
+    MODEL_FOR_PRETRAINING_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import cached_file, find_adapter_config_file
 from transformers.utils import logging as transformers_logging
 
 from helpers.models.architectures import ModelError, architecture_of
@@ -88,6 +101,11 @@ def model_source(name: str) -> str:
             raise ModelError(
                 f"no config.json in {folder}; an adapter is merged into its base first"
             )
+        if adapters := sorted(folder.glob("adapter_*")):
+            raise ModelError(
+                f"{folder} holds an adapter beside the model ({adapters[0].name}): merge it into"
+                " the model, or move it to another folder"
+            )
         return str(folder)
     hub_name = HUB_NAMES.get(name, name)
     if not _HUB_NAME.fullmatch(hub_name):
@@ -98,6 +116,8 @@ def model_source(name: str) -> str:
 def _pretrained(
     name: str, source: str, dtype: torch.dtype, device: str, masked: bool
 ) -> LanguageModel:
+    if find_adapter_config_file(source):  # on the hub; a folder was looked at before
+        raise ModelError(f"{source} is an adapter, or holds one: merge it into its base first")
     # Nothing that comes with a model is executed: safetensors only, transformers' own code only.
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     if architecture_of(config).masked != masked:  # before anything large is fetched
@@ -106,6 +126,7 @@ def _pretrained(
     if getattr(config, "quantization_config", None):
         raise ModelError(f"{name} stores weights as codes, to which no edit can be added")
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    _check_vocabulary(source, tokenizer, config.vocab_size)
     transformers_logging.disable_progress_bar()
     model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
         source,
@@ -113,13 +134,80 @@ def _pretrained(
         dtype=dtype,
         use_safetensors=True,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # which the report tells
         trust_remote_code=False,
         # Weights go to a GPU as they are read, without a copy in the host's memory.
         device_map=device if torch_device(device).type == "cuda" else None,
     )
-    if missing := sorted(report["missing_keys"]):  # transformers would draw them at random
-        raise ModelError(f"{source} lacks {', '.join(missing[:4])}; fetch it again, whole")
+    _check_weights(source, model, report)
     return LanguageModel(name, model.to(device), tokenizer)
+
+
+def _check_vocabulary(source: str, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Refuse words without an embedding; a picture's or sound's token, as Gemma 3 has one, is none."""
+    marks = tokenizer.special_tokens_map
+    others = {
+        marks[name]
+        for name in marks.keys() - set(PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES)
+    }
+    vocabulary = tokenizer.get_vocab()
+    if beyond := sorted(t for t, i in vocabulary.items() if i >= rows and t not in others):
+        raise ModelError(
+            f"{source}: its tokenizer has {len(vocabulary)} tokens, its model embeds {rows}, none of"
+            f" them {_first(map(repr, beyond))}: fetch the tokenizer that belongs to the model"
+        )
+
+
+def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any]) -> None:
+    """Refuse weights that the model lacks, would drop, or has in another shape.
+
+    transformers would draw what is missing at random, and leave out what has no place.
+    """
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"{source} lacks {_first(missing)}: fetch it again, whole")
+    if mismatched := sorted(report["mismatched_keys"]):
+        key, stored, wanted = mismatched[0]
+        raise ModelError(
+            f"{source}: {key} has the shape {list(stored)}, by config.json {list(wanted)}"
+            f" ({len(mismatched)} differ): fetch the config.json that belongs to the weights"
+        )
+    unexpected = set(report["unexpected_keys"])
+    if unexpected and type(model.config) in MODEL_FOR_PRETRAINING_MAPPING:
+        with torch.device("meta"):
+            whole = AutoModelForPreTraining.from_config(model.config)
+        # Heads that only pre-training has: BERT's pooler and next sentence.
+        unexpected -= whole.state_dict().keys()
+    if unexpected:
+        prefix = f"{model.base_model_prefix}."
+        constants = {key.removeprefix(prefix) for key in _constants(source)}
+        unexpected = {key for key in unexpected if key.removeprefix(prefix) not in constants}
+    if unexpected:
+        raise ModelError(
+            f"{source} holds {_first(sorted(unexpected))}, for which its config.json has no place:"
+            " fetch the config.json that belongs to the weights"
+        )
+
+
+def _constants(source: str) -> set[str]:
+    """Names of a checkpoint's masks and single numbers, which older models stored: no weights."""
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = Path(str(cached_file(source, "config.json"))).parent  # of the hub's cache
+    names = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
+                stored = file.get_slice(key)
+                if not stored.get_shape() or stored.get_dtype() in ("BOOL", "U8"):
+                    names.add(key)
+    return names
+
+
+def _first(names: Iterable[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
 
 
 @torch.inference_mode()

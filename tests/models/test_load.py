@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import processors
-from transformers import OPTConfig, OPTForCausalLM
+from transformers import AutoTokenizer, BertForPreTraining, OPTConfig, OPTForCausalLM
 
 from helpers import models
 from helpers.editing.contexts import context_templates
@@ -72,6 +74,82 @@ def test_a_damaged_file_is_one_line_with_folder_and_cause(folder, file, content,
     match = rf"^{folder} cannot be loaded .*{cause}.*again"
     with pytest.raises(ModelError, match=match):
         models.load(str(folder))
+
+
+def rewritten(folder: Path, change) -> None:
+    """The folder's weights as ``change`` leaves them."""
+    file = folder / "model.safetensors"
+    save_file(change(load_file(file)), file, {"format": "pt"})
+
+
+NORM = "model.norm.weight"
+BIAS = "model.layers.2.mlp.down_proj.bias"
+LORA = "model.layers.0.self_attn.q_proj.lora_A.weight"
+BLOCK = "model.layers.4.input_layernorm.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: {**w, BIAS: torch.ones(32)}, rf"holds {BIAS}, for which its config"),
+        (lambda w: {**w, LORA: torch.zeros(2, 32)}, rf"holds {LORA}, for which its config"),
+        (lambda w: {**w, BLOCK: torch.ones(32)}, rf"holds {BLOCK}, for which its config"),
+        (lambda w: {k: t for k, t in w.items() if k != NORM}, f"lacks {NORM}: fetch it again"),
+        (lambda w: {**w, NORM: torch.ones(16)}, rf"{NORM} has the shape \[16\], .* \[32\]"),
+    ],
+)
+def test_weights_are_used_to_the_last_or_the_checkpoint_is_refused(folder, change, words):
+    """transformers drops what has no place, and draws what is missing, without an error."""
+    rewritten(folder, change)
+    with pytest.raises(ModelError, match=words) as refused:
+        models.load(str(folder))
+    assert str(folder) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "gptj", "gpt_neox", "falcon"])
+def test_masks_and_tables_that_old_checkpoints_store_are_no_weights(tiny, tmp_path, architecture):
+    for part in (tiny(architecture).model, tiny(architecture).tokenizer):
+        part.save_pretrained(tmp_path)
+    block = tiny(architecture).layout.block(1)
+    inside = {"gpt_neox": "attention", "falcon": "self_attention", "llama": "self_attn"}
+    attention = f"{block}.{inside.get(architecture, 'attn')}"
+    constants = {f"{attention}.masked_bias": torch.tensor(-1e9)}
+    constants[f"{attention}.bias"] = torch.ones(1, 1, 8, 8, dtype=torch.bool).tril()
+    if architecture in ("llama", "falcon"):
+        constants[f"{attention}.rotary_emb.inv_freq"] = torch.ones(4)
+    rewritten(tmp_path, lambda weights: weights | constants)
+    ids = torch.arange(10)[None]
+    same = models.load(str(tmp_path)).model(ids).logits
+    torch.testing.assert_close(same, tiny(architecture).model(ids).logits)
+
+
+def test_the_heads_that_only_pre_training_has_are_left_out(tiny_masked, tmp_path):
+    config, tokenizer = tiny_masked.model.config, tiny_masked.tokenizer
+    for part in (BertForPreTraining(config), tokenizer):
+        part.save_pretrained(tmp_path)
+    assert models.load(str(tmp_path), masked=True).masked
+    rewritten(tmp_path, lambda weights: {**weights, "bert.encoder.norm.weight": torch.ones(16)})
+    with pytest.raises(ModelError, match=r"holds bert\.encoder\.norm\.weight, for which"):
+        models.load(str(tmp_path), masked=True)
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
+def test_an_adapter_beside_the_model_is_neither_dropped_nor_applied(folder, file):
+    (folder / file).write_text("{}")
+    with pytest.raises(ModelError, match=f"an adapter beside the model .{file}.: merge"):
+        models.load(str(folder))
+
+
+def test_words_without_an_embedding_are_refused_but_those_of_pictures(folder, tiny):
+    tokenizer = deepcopy(tiny("llama").tokenizer)
+    tokenizer.add_tokens(["zebra", "yak"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ModelError, match=r"has 259 tokens, .* embeds 257, .* 'yak', 'zebra': "):
+        models.load(str(folder))
+    tiny("llama").tokenizer.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(folder, image_token="<image>").save_pretrained(folder)
+    assert len(models.load(str(folder)).tokenizer) == 258  # as Gemma 3 comes
 
 
 def test_bad_names(monkeypatch, tmp_path, tiny):
