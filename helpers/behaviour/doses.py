@@ -24,6 +24,7 @@ from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
+from helpers.models.state import in_own_state
 from helpers.peak.figures import ACROSS, MAIN_RUN
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
@@ -73,6 +74,7 @@ def compared(before: Tensor, after: Tensor) -> pd.DataFrame:
     return pd.DataFrame({"kl": kl.numpy(), "top5": both.numpy()})
 
 
+@in_own_state
 @torch.inference_mode()
 def next_token_scores(
     model: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], owners: Sequence[int]

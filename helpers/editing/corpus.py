@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from helpers import UserError
 from helpers.kept import file_digest, kept
 from helpers.models import LanguageModel
+from helpers.models.forward import evaluated
 from helpers.models.shapes import seeded
 from helpers.paths import PACKAGED, cache_folder
 
@@ -33,19 +34,20 @@ def written_by(model: LanguageModel, starts: Tensor, length: int, *, top_k: int)
 
     ``top_k`` is the number of most probable tokens to choose from; 0: all.
     """
-    written: Tensor = model.model.generate(
-        starts,
-        attention_mask=torch.ones_like(starts),
-        do_sample=True,
-        top_k=top_k,
-        top_p=1.0,
-        temperature=1.0,
-        repetition_penalty=1.0,  # instruct models configure another
-        min_new_tokens=length,
-        max_new_tokens=length,
-        pad_token_id=0,  # never read: all texts end together
-        disable_compile=True,  # as some models would on a GPU, minutes for seconds
-    )
+    with evaluated(model):
+        written: Tensor = model.model.generate(
+            starts,
+            attention_mask=torch.ones_like(starts),
+            do_sample=True,
+            top_k=top_k,
+            top_p=1.0,
+            temperature=1.0,
+            repetition_penalty=1.0,  # instruct models configure another
+            min_new_tokens=length,
+            max_new_tokens=length,
+            pad_token_id=0,  # never read: all texts end together
+            disable_compile=True,  # as some models would on a GPU, minutes for seconds
+        )
     return written
 
 

@@ -28,6 +28,7 @@ from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
+from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.models.weights import (
@@ -49,6 +50,7 @@ _WAYS = (
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 
 
+@in_own_state
 def load(
     name: str,
     *,
