@@ -34,7 +34,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import PALETTE, marked, told, use_style
+from helpers.results.style import PALETTE, marked, told
 from helpers.scoring.answers import Question, owned, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -144,7 +144,6 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
 @figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
 def dose_slopes(run: Run) -> Figure:
     """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
-    use_style()
     slopes = dose_table(doses_of(run))
     series = list(dict.fromkeys(key[:2] for key in slopes.index))
     rows = np.arange(len(series))[::-1]
