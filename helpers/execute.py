@@ -32,6 +32,7 @@ from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
 from helpers.processes import TOLD, each_alone, shared_cores
+from helpers.records import read_text
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
@@ -136,7 +137,7 @@ def _run_and_tell(planned: PlannedRun) -> None:
     def tell(line: str) -> None:
         print(f"{planned.notebook.stem}: {line}", flush=True)
 
-    usual = USUAL.search(planned.params_file.read_text("utf-8"))
+    usual = USUAL.search(read_text(planned.params_file))
     tell(f"started, usually {usual[1]}" if usual else "started")
     try:
         row = execute(planned, tell=tell)

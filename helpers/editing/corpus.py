@@ -19,6 +19,7 @@ from helpers.models import LanguageModel
 from helpers.models.forward import evaluated
 from helpers.models.shapes import seeded
 from helpers.paths import PACKAGED, cache_folder
+from helpers.records import read_text
 
 DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"
 _TOGETHER = 64  # documents sampled at once, which shapes the text as the seed does
@@ -103,7 +104,7 @@ class TextCorpus:
 
     def documents(self, model: LanguageModel) -> Iterator[list[int]]:
         """Consecutive segments, without special tokens."""
-        text = self.path.read_text("utf-8")
+        text = read_text(self.path)
         ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]
@@ -146,5 +147,6 @@ def corpus_named(name: str, *, seed: int = 0) -> Corpus:
         return WikipediaCorpus()
     for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name)):
         if path.is_file():
+            read_text(path)  # another encoding is refused here, before a model is loaded
             return TextCorpus(path)
     raise CorpusError(f"no corpus {name!r}: use 'self', 'wikipedia', 'smollm2-135m' or a text file")
