@@ -18,6 +18,7 @@ from helpers.kept import file_digest, kept
 from helpers.models import LanguageModel
 from helpers.models.forward import evaluated
 from helpers.models.shapes import seeded
+from helpers.network import network_words
 from helpers.paths import PACKAGED, cache_folder
 from helpers.records import read_text
 
@@ -126,7 +127,12 @@ class WikipediaCorpus:
                 " else use 'self' or a text file"
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
-        articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")
+        try:
+            articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")
+        except Exception as error:  # of the network, the hub or the disk
+            raise CorpusError(
+                f"Wikipedia cannot be fetched ({network_words(error)}); use 'self' or a text file"
+            ) from error
         limit = min(model.context_length, 4096)
         for article in articles.shuffle(seed=1).select(range(self.count)):
             ids = model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,11 @@ from transformers import (
 )
 from transformers.utils import cached_file, find_adapter_config_file
 from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
 
 from helpers.models.architectures import ModelError, architecture_of
 from helpers.models.batching import out_of_memory
@@ -32,6 +39,7 @@ from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.models.weights import (
+    EMBEDDED_NAMES,
     HUB_NAMES,
     PACKAGED_WEIGHTS,
     check_device,
@@ -39,14 +47,29 @@ from helpers.models.weights import (
     torch_device,
     torch_dtype,
 )
+from helpers.network import causes, is_network_error, network_words, status_of
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-_WAYS = (
-    f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a folder with config.json and safetensors,"
-    " or a hub name, ORG/NAME; a model's own code is never executed,"
-    " and a damaged download is fetched again"
-)
+_HUB_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*")
+_WAYS = f"give {', '.join(PACKAGED_WEIGHTS)}, a folder, or a name on the hub, ORG/NAME"
+_ORGANISATIONS = {  # by how the names of their models begin, on the hub
+    "gpt2": "openai-community",
+    "distilgpt2": "distilbert",
+    "bert-": "google-bert",
+    "gpt-j": "EleutherAI",
+    "gpt-neo": "EleutherAI",
+    "pythia": "EleutherAI",
+    "llama": "meta-llama",
+    "meta-llama": "meta-llama",
+    "mistral": "mistralai",
+    "qwen": "Qwen",
+    "gemma": "google",
+    "phi-": "microsoft",
+    "olmo": "allenai",
+    "falcon": "tiiuae",
+    "smollm": "HuggingFaceTB",
+}
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 
 
@@ -86,8 +109,7 @@ def load(
     except Exception as error:
         if isinstance(error, ModelError) or out_of_memory(error):
             raise
-        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ModelError(f"{source} cannot be loaded ({cause}): give {_WAYS}") from error
+        raise ModelError(_why_not_loaded(source, error)) from error
 
 
 def model_source(name: str) -> str:
@@ -98,7 +120,7 @@ def model_source(name: str) -> str:
     if shape != name or name in PACKAGED_WEIGHTS:
         return name
     folder = Path(name).expanduser()
-    if name and folder.is_dir():
+    if name.strip() and folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(
                 f"no config.json in {folder}; an adapter is merged into its base first"
@@ -110,9 +132,72 @@ def model_source(name: str) -> str:
             )
         return str(folder)
     hub_name = HUB_NAMES.get(name, name)
-    if not _HUB_NAME.fullmatch(hub_name):
-        raise ModelError(f"no model {name!r}: give {_WAYS}")
-    return hub_name
+    if _HUB_NAME.fullmatch(hub_name):
+        return hub_name
+    if folder.is_file():
+        raise ModelError(f"{folder} is a file: give the folder it is in, with config.json")
+    if (address := _HUB_ADDRESS.fullmatch(name)) is None and re.search(r"[/\\]|^[.~]", name):
+        beside = folder.parent
+        siblings = [p.name for p in beside.iterdir() if p.is_dir()] if beside.is_dir() else []
+        like = [str(beside / each) for each in get_close_matches(folder.name, siblings, 1)]
+        remedy = _meant(like) or ": give the folder of a saved model, with config.json"
+        raise ModelError(f"no folder {name}{remedy}")
+    like = [address[1]] if address else _similar(name)
+    raise ModelError(f"no model {name!r}{_meant(like) or f': {_WAYS}'}")
+
+
+def _similar(name: str) -> list[str]:
+    """The model that a short name was probably meant for, if any: one of ours, or one of the hub's."""
+    small = name.lower().replace("_", "-")
+    if close := get_close_matches(small, MODEL_NAMES, 1, cutoff=0.88):
+        return close
+    starts = [start for start in _ORGANISATIONS if small.startswith(start)]
+    if starts:
+        return [f"{_ORGANISATIONS[max(starts, key=len)]}/{name}"]
+    return get_close_matches(small, MODEL_NAMES, 1)
+
+
+def _meant(names: Sequence[str]) -> str:
+    return f"; did you mean {names[0]}?" if names else ""
+
+
+def _why_not_loaded(source: str, error: Exception) -> str:
+    """One line about a model that transformers could not load: what is wrong, and what helps."""
+    if not Path(source).is_dir() and (reason := _why_not_from_hub(source, error)):
+        # models/mine may have been meant for a folder.
+        nearby = Path(source).parent.is_dir()
+        return f"no folder {source}; {reason}" if nearby else reason
+    cause = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+    return (
+        f"{source} cannot be loaded ({cause}): fetch what is damaged again; only safetensors are"
+        " read, and a model's own code is never executed"
+    )
+
+
+def _why_not_from_hub(source: str, error: Exception) -> str:
+    """Why the hub gave no model; empty where it did."""
+
+    def caused_by(kind: type[Exception]) -> bool:
+        return any(isinstance(cause, kind) for cause in causes(error))
+
+    status = status_of(error)
+    if caused_by(GatedRepoError):
+        page = f"https://huggingface.co/{source}"
+        return f"{source} is gated: accept its terms at {page}, then run hf auth login"
+    if caused_by(RepositoryNotFoundError) or status == 404:
+        known = [*HUB_NAMES.values(), *EMBEDDED_NAMES]
+        like = get_close_matches(source, known, 1, cutoff=0.8)
+        return (
+            f"no model {source} on the hub{_meant(like) or '; a private one needs hf auth login'}"
+        )
+    if status in (401, 403):
+        return f"the hub refuses {source} (HTTP {status}): run hf auth login"
+    if not (caused_by(LocalEntryNotFoundError) or is_network_error(error)):
+        return ""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return f"{source} is not in the hub's cache; unset HF_HUB_OFFLINE, or give a folder"
+    reason = network_words(error)
+    return f"{source} is not in the hub's cache, and it cannot be fetched ({reason}): give a folder"
 
 
 def _pretrained(
