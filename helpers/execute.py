@@ -12,9 +12,10 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
 from helpers.processes import TOLD, each_alone, shared_cores
+from helpers.records import read_text
 
 PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
 ROW = "run.json"
@@ -134,7 +136,7 @@ def _run_and_tell(planned: PlannedRun) -> None:
     def tell(line: str) -> None:
         print(f"{planned.notebook.stem}: {line}", flush=True)
 
-    usual = USUAL.search(planned.params_file.read_text("utf-8"))
+    usual = USUAL.search(read_text(planned.params_file))
     tell(f"started, usually {usual[1]}" if usual else "started")
     try:
         row = execute(planned, tell=tell)
@@ -184,7 +186,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
     clock = time.perf_counter()
     error = ""
     try:
-        with patch.dict(os.environ, variables):
+        with _own_kernel() as kernel, patch.dict(os.environ, variables | kernel):
             papermill.execute_notebook(
                 str(planned.output),  # the cells of this run, executed in their place
                 str(planned.output),
@@ -202,6 +204,23 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
     seconds = round(time.perf_counter() - clock, 1)
     status = "failed" if error else "done"
     return RunRow(started.isoformat(timespec="seconds"), seconds, status, error, __version__)
+
+
+@contextmanager
+def _own_kernel() -> Iterator[dict[str, str]]:
+    """Variables under which ``python3`` is this interpreter, without the user's start-up files.
+
+    Jupyter takes a kernel's name from the first folder that has it, and people have several.
+    """
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": command, "display_name": "Python 3", "language": "python"}
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "kernels", "python3", "kernel.json")
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(spec), "utf-8")
+        others = os.environ.get("JUPYTER_PATH")
+        path = os.pathsep.join([place, others] if others else [place])
+        yield {"JUPYTER_PATH": path, "IPYTHONDIR": str(Path(place, "ipython"))}
 
 
 def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:

@@ -15,6 +15,7 @@ import yaml
 
 from helpers import UserError
 from helpers.kept import file_digest
+from helpers.network import network_words
 from helpers.paths import PACKAGED, cache_folder, written_whole
 
 DATA_VARIABLE = "HELPERS_DATA"
@@ -108,5 +109,5 @@ def locate(file: Resource, *, download: bool = True) -> Path:
             if not file.matches(scratch):
                 raise ValueError(f"{file.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content
-        raise UserError(f"{file.name}: {error}; {by_hand}") from error
+        raise UserError(f"{file.name}: {network_words(error)}; {by_hand}") from error
     return cached

@@ -19,12 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
 
 from helpers import UserError
 from helpers.paths import NOTEBOOKS, in_repository
-from helpers.records import in_words
+from helpers.records import in_words, read_yaml
 
 _Int = Annotated[int, Strict()]  # pydantic takes true for 1
 _Float = Annotated[float, Field(allow_inf_nan=False)]
@@ -54,12 +53,7 @@ def notebook_of(params_file: Path) -> Path:
 def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, Any]:
     """Read and validate a params file; missing parameters take the notebook's defaults."""
     notebook = notebook or notebook_of(params_file)
-    try:
-        values = yaml.safe_load(params_file.read_text("utf-8")) or {}
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(
-            f"{params_file} is not valid YAML: {' '.join(str(error).split())}"
-        ) from error
+    values = read_yaml(params_file) or {}
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{params_file} must be a flat mapping of parameter names to values")
     return validate_params(values, notebook, where=str(params_file))

@@ -8,8 +8,10 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
 from pydantic import ValidationError
 
 from helpers import UserError
@@ -27,6 +29,46 @@ _INVISIBLE = re.compile(
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
 )
 _SIGNS = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without numbers that nobody means: 12:30 as 750, the time of day in base 60, or 010 as 8."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_INTEGER = r"[-+]?(?:0|[1-9][0-9_]*)$"
+_REAL = r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$"
+_NO_REAL = r"[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(_INTEGER), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(f"{_REAL}|{_NO_REAL}"), list("-+0123456789.")
+)
+
+
+def read_text(path: Path, *, errors: str = "strict") -> str:
+    """A text file that a user gives, in UTF-8, with or without a byte-order mark."""
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}, line {line}: byte {content[error.start]:#04x} is no UTF-8; save the file as UTF-8"
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file that a user gives."""
+    try:
+        return yaml.load(read_text(path), _Loader)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def read_json(text: str | bytes, where: str) -> Any:

@@ -76,6 +76,9 @@ def test_folder_names_the_notebook_too(notebooks):
         ("layers: [4, yes]", "layers.*valid integer"),
         ("1: 2", "flat mapping"),
         ("rate: [1", "not valid YAML"),
+        ("rate: 12:30", "rate: .*'12:30'"),
+        ("layers: [1:20]", "layers.*'1:20'"),
+        ("layers: [010]", "layers.*'010'"),
         ("- rate", "flat mapping"),
     ],
 )

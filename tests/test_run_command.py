@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -35,6 +36,9 @@ if act == "show":
     progress = Progress(9, began=time.monotonic() - 12, told=time.monotonic() - 11)
     progress.at(6)
     progress.at(7)
+if act == "interpreter":
+    import sys
+    print(act, sys.executable)
 print(act, os.environ.get("OMP_NUM_THREADS"))"""
 
 
@@ -61,6 +65,24 @@ def files(folder: Path, *acts: str) -> list[Path]:
     for file, act in zip(made, acts, strict=True):
         file.write_text(f"# Usual time: 3 s.\nact: {act}\n")
     return made
+
+
+def test_the_kernel_is_this_interpreter_without_start_up_files(folder, capfd, monkeypatch):
+    """Others of that name, as on a machine of several environments, are left alone."""
+    other = folder / "jupyter" / "kernels" / "python3"
+    other.mkdir(parents=True)
+    spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "", "language": "python"}
+    (other / "kernel.json").write_text(json.dumps(spec))
+    startup = folder / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text("raise SystemExit('of the user')")
+    (startup / "01.py").write_text("print = None")
+    monkeypatch.setenv("JUPYTER_PATH", str(folder / "jupyter"))
+    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
+    (mine,) = files(folder, "interpreter")
+    assert run_files([mine], folder=folder / "runs", workers=1, tell=str)
+    (executed,) = (folder / "runs").rglob("notebook.ipynb")
+    assert f"interpreter {sys.executable}\\n" in executed.read_text()
 
 
 def test_one_that_fails_or_dies_does_not_stop_the_others(folder, capfd):

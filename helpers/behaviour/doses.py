@@ -24,6 +24,7 @@ from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
+from helpers.models.state import in_own_state
 from helpers.peak.figures import ACROSS, MAIN_RUN
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
@@ -33,7 +34,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import PALETTE, marked, told, use_style
+from helpers.results.style import PALETTE, marked, told
 from helpers.scoring.answers import Question, owned, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -73,6 +74,7 @@ def compared(before: Tensor, after: Tensor) -> pd.DataFrame:
     return pd.DataFrame({"kl": kl.numpy(), "top5": both.numpy()})
 
 
+@in_own_state
 @torch.inference_mode()
 def next_token_scores(
     model: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], owners: Sequence[int]
@@ -142,7 +144,6 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
 @figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
 def dose_slopes(run: Run) -> Figure:
     """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
-    use_style()
     slopes = dose_table(doses_of(run))
     series = list(dict.fromkeys(key[:2] for key in slopes.index))
     rows = np.arange(len(series))[::-1]

@@ -14,13 +14,12 @@ from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import interval
-from helpers.results.style import PALETTE, marked, told, use_style
+from helpers.results.style import PALETTE, marked, told
 
 
 @figure("04_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
 def scorer_panels(run: Run) -> Figure:
     """Each state's success under every scorer: above those that read probabilities, below responses."""
-    use_style()
     states = by_state(run)
     rows = np.arange(len(states))[::-1]
     shown = ("ES", "tokens", "free, greedy")

@@ -23,8 +23,10 @@ from helpers.editing.presets import (
     read_hyperparameters,
 )
 from helpers.models import LanguageModel
+from helpers.models.state import in_own_state
 
 
+@in_own_state
 def build_editor(
     method: str,
     model: LanguageModel,

@@ -26,6 +26,7 @@ from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, seeded
+from helpers.models.state import in_own_state
 from helpers.models.tokens import SubjectPrompt
 from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import PACKAGED, cache_folder
@@ -59,6 +60,7 @@ class ContextTemplates:
         return torch.tensor(self.weights, device=keys.device, dtype=keys.dtype) @ keys
 
 
+@in_own_state
 def context_templates(
     model: LanguageModel,
     lengths: Sequence[tuple[int, int]],

@@ -18,9 +18,11 @@ from transformers import GenerationConfig, PreTrainedModel
 from helpers import UserError
 from helpers.kept import file_digest, kept
 from helpers.models import LanguageModel
+from helpers.models.forward import evaluated
 from helpers.models.shapes import seeded
+from helpers.network import network_words
 from helpers.paths import PACKAGED, cache_folder
-from helpers.records import did_you_mean
+from helpers.records import did_you_mean, read_text
 
 DUMP = "the whole English Wikipedia, about 12 GB to download and 20 GB on the disk"
 _TOGETHER = 64  # documents sampled at once, which shapes the text as the seed does
@@ -48,7 +50,7 @@ def written_by(model: LanguageModel, starts: Tensor, length: int, *, top_k: int)
         pad_token_id=0,  # never read: all texts end together
         disable_compile=True,  # as some models would on a GPU, minutes for seconds
     )
-    with _generation_config(model.model, settings):
+    with evaluated(model), _generation_config(model.model, settings):
         written: Tensor = model.model.generate(
             starts, attention_mask=torch.ones_like(starts), generation_config=settings
         )
@@ -118,7 +120,7 @@ class TextCorpus:
 
     def documents(self, model: LanguageModel) -> Iterator[list[int]]:
         """Consecutive segments, without special tokens."""
-        text = self.path.read_text("utf-8")
+        text = read_text(self.path)
         ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]
@@ -140,7 +142,12 @@ class WikipediaCorpus:
                 " else use 'self' or a text file"
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
-        articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")
+        try:
+            articles = load_dataset("wikimedia/wikipedia", "20231101.en", split="train")
+        except Exception as error:  # of the network, the hub or the disk
+            raise CorpusError(
+                f"Wikipedia cannot be fetched ({network_words(error)}); use 'self' or a text file"
+            ) from error
         limit = min(model.context_length, 4096)
         for article in articles.shuffle(seed=1).select(range(self.count)):
             ids = model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
@@ -162,6 +169,7 @@ def corpus_named(name: str | Path, *, seed: int = 0) -> Corpus:
         return WikipediaCorpus()
     for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name)):
         if path.is_file():
+            read_text(path)  # another encoding is refused here, before a model is loaded
             return TextCorpus(path)
     packaged = [path.stem for path in sorted((PACKAGED / "corpora").glob("*.txt"))]
     known = ["self", "wikipedia", *packaged]

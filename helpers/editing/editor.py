@@ -17,6 +17,7 @@ from helpers.editing.request import EditRequest
 from helpers.editing.update import Delta, Update, overlay_all
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
+from helpers.models.state import in_own_state
 
 Item = TypeVar("Item", bound=Hashable)
 Made = TypeVar("Made")
@@ -35,6 +36,13 @@ class Editor(ABC):
     targets: str = "new"  # or "all" or "all-sum" (``rows.weighted_targets``)
     parts: tuple[str, ...] = ()  # of an edit, in its settings: each counts as of ``version``
 
+    def __init_subclass__(cls) -> None:
+        """What makes updates runs in ``own_state``, in every editor."""
+        super().__init_subclass__()
+        for name in ("edit", "edit_jointly", "edit_sequentially", "edit_after"):
+            if name in vars(cls):
+                setattr(cls, name, in_own_state(vars(cls)[name]))
+
     @property
     def method(self) -> str:
         """The name that fits its hyperparameters best, with APP or targets, e.g. ``rome+app``."""
@@ -48,6 +56,7 @@ class Editor(ABC):
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One update per request, each of the unedited model; of a failed edit an empty one."""
 
+    @in_own_state
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """One update that makes all edits, in sequence where the editor cannot solve for all at once."""
         total, records = Update({}), []
@@ -55,6 +64,7 @@ class Editor(ABC):
             records.append(dict(total.diagnostics))
         return Update(total.deltas, joint_diagnostics(records))
 
+    @in_own_state
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
         """The cumulative update after each edit, with that edit's diagnostics."""
         total = Update({})
@@ -62,6 +72,7 @@ class Editor(ABC):
             total = total.plus(self.edit_after(total, [request]))
             yield total
 
+    @in_own_state
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What ``requests`` add, together, to a model already edited by ``earlier``."""
         with overlay_all(self.model, earlier):

@@ -38,6 +38,7 @@ from helpers.editing.update import LowRank, Update
 from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import output_hooks
+from helpers.models.state import in_own_state
 from helpers.paths import PACKAGED, cache_folder
 
 # Inputs [rows, tokens, in] and output gradients [rows, tokens, out] of each matrix.
@@ -201,6 +202,7 @@ class Hypernetwork(nn.Module):
         return digest.hexdigest()[:16]
 
 
+@in_own_state
 def load_network(model: LanguageModel, preset: MendHyperparameters) -> Hypernetwork:
     """The trained hypernetwork that preset name, or a ``NetworkError``."""
     path = network_file(model.name, preset)

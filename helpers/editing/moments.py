@@ -30,6 +30,7 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
+from helpers.models.state import in_own_state
 from helpers.models.tokens import prompt_prefix
 from helpers.paths import PACKAGED, cache_folder
 from helpers.processes import Progress
@@ -122,6 +123,7 @@ class SecondMoment:
         )
 
 
+@in_own_state
 def second_moment(
     model: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:

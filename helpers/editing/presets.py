@@ -7,19 +7,17 @@ layers by relative depth for any model, untuned.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from helpers.editing.editors import EditorError, split_method
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
 from helpers.paths import PARAMS, in_repository
-from helpers.records import did_you_mean
+from helpers.records import did_you_mean, read_json, read_text, read_yaml
 
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
@@ -198,12 +196,7 @@ def content_of(path: Path) -> dict[str, Any]:
     """A params file (``configuration`` and ``editors``), or a file of one editor's hyperparameters."""
     if not path.is_file():
         raise EditorError(f"no file {path} with hyperparameters")
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise EditorError(
-            f"{path} is no YAML ({' '.join(str(error).split())}); correct or remove it"
-        ) from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
         raise EditorError(f"{path} holds no hyperparameters; correct or remove it")
     return content
@@ -254,7 +247,8 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
 
 
 def _fitting_file(folder: Path) -> Path:
-    content = json.loads((folder / "config.json").read_text("utf-8"))
+    file = folder / "config.json"
+    content = read_json(read_text(file), str(file))
     content = content.get("text_config") or content
     hidden = content.get("hidden_size") or content.get("n_embd")
     width = content.get("intermediate_size") or content.get("n_inner")

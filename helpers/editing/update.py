@@ -25,6 +25,7 @@ from helpers import UserError
 from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import OnOutput, output_hooks
+from helpers.models.state import in_own_state
 from helpers.paths import written_whole
 
 # Of weights that can be added to. Eight bits or fewer are codes of a quantised model, float8's too: what
@@ -213,6 +214,7 @@ class Update(Mapping[str, Delta]):
         return cls(deltas, json.loads(metadata["diagnostics"]))
 
 
+@in_own_state
 def write(model: LanguageModel, update: Update) -> None:
     """Add an update to the model's weights for good, in fp32, rounded to the weights' type once.
 

@@ -21,7 +21,7 @@ from helpers.fetch import locate, official_files
 from helpers.locating.query import Sentence, encode
 from helpers.models import LanguageModel
 from helpers.paths import PACKAGED
-from helpers.records import read_all, without_slot
+from helpers.records import read_all, read_text, without_slot
 
 MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in "cru"}
 
@@ -91,7 +91,8 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> dict[in
     """
     path = _file(subtask, source)
     # Not splitlines: JSON may hold other line separators than the line's end.
-    lines = path.read_text("utf-8", errors="replace").rstrip("\n").split("\n")
+    errors = "replace" if source == "klob" else "strict"  # the published files are as they are
+    lines = read_text(path, errors=errors).rstrip("\n").split("\n")
     placed = ((f"{path}, line {n}", line) for n, line in enumerate(lines, start=1))
     return dict(enumerate(read_all(placed, SCHEMAS[subtask].validate_json)))
 

@@ -24,7 +24,6 @@ from helpers.results.style import (
     marked,
     plain,
     told,
-    use_style,
 )
 
 TITLES = {
@@ -42,7 +41,6 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
 
     ``shape`` is (layers, neurons).
     """
-    use_style()
     drawn, axes = plt.subplots(figsize=(6.6, 3.0))
     shared = np.zeros(shape, dtype=int)
     below = np.zeros(shape[0], dtype=int)
@@ -72,7 +70,6 @@ def layer_strips(
 
     ``panels`` have for each criterion the sentences and their pooled scores [sentences, layers].
     """
-    use_style()
     rows = [len(sentences) for sentences, _ in panels.values()]
     size = (7.6, 0.24 * sum(rows) + 1.5)
     drawn, column = plt.subplots(
@@ -95,7 +92,6 @@ def layer_strips(
 @figure("05_rsim")
 def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
-    use_style()
     drawn, axes = plt.subplots(figsize=(6.6, 1.6))
     axes.plot([0, 1], [0, 0], color="0.5", linewidth=1)
     for place, name in ((0.0, "0"), (overall, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
@@ -123,7 +119,6 @@ def reading() -> Figure:
 @figure("05_evaluation", needs=("similarities", "sentences", "null"), **PUBLISHED)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
-    use_style()
     how: dict[str, Any] = {"granularity": granularity, "share": share}
     table = criteria_table(run.joined("similarities"), run.joined("sentences"), **how)
     null = run.joined("null").query(
@@ -159,7 +154,6 @@ def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
 @figure("05_layers", needs=("edits", "layers"), **PUBLISHED)
 def layer_curves(run: Run) -> Figure:
     """Where editing works and where locators see the facts: the two steps of KLoB's Figure 1."""
-    use_style()
     gains, mass, of = _edited(run)
     outcome = gains.to_numpy()
     names = [name for name in LABELS if name in mass and name not in CONTROLS]
@@ -195,7 +189,6 @@ def layer_curves(run: Run) -> Figure:
 @figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
 def locality_dots(run: Run, *, seed: int = 0) -> Figure:
     """Rank correlation of located mass with the edit's gain: own fact against other facts."""
-    use_style()
     gains, mass, of = _edited(run)
     tests = locality_table(gains, mass, seed=seed)
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]

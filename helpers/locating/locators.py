@@ -28,6 +28,7 @@ from helpers.locating.slots import slot_batch, slot_logits, traced
 from helpers.models import LanguageModel
 from helpers.models.architectures import Layout
 from helpers.models.hooks import record
+from helpers.models.state import in_own_state
 
 Granularity = Literal["layer", "neuron", "parameter"]
 Scores = NDArray[np.float32]
@@ -44,6 +45,12 @@ class Locator(ABC):
     granularity: Granularity
     seed: int  # of those that draw random numbers
     at_a_time: int = 16  # sentences of a call, which bounds memory
+
+    def __init_subclass__(cls) -> None:
+        """Every locator scores in ``own_state``."""
+        super().__init_subclass__()
+        if "scores" in vars(cls):
+            cls.scores = in_own_state(vars(cls)["scores"])  # type: ignore[method-assign]
 
     @abstractmethod
     def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:

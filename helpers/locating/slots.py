@@ -17,8 +17,9 @@ from torch import Tensor
 from helpers.locating.query import Query
 from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows, padded
-from helpers.models.forward import Past, hidden_states, prefill
+from helpers.models.forward import Past, evaluated, hidden_states, prefill
 from helpers.models.hooks import input_hooks, output_hooks
+from helpers.models.state import in_own_state
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def slot_logits(model: LanguageModel, batch: SlotBatch, slots: Tensor | None = N
     if model.masked:
         names = dict(zip(("input_ids", "position_ids"), texts, strict=True))
         mask = batch.visible[:, 0].long()
-        hidden = model.model.base_model(**names, attention_mask=mask).last_hidden_state
+        with evaluated(model):
+            hidden = model.model.base_model(**names, attention_mask=mask).last_hidden_state
     else:
         hidden = hidden_states(model, *texts, batch.visible, batch.past)
     slots = batch.slots if slots is None else slots
@@ -69,6 +71,7 @@ def slot_logits(model: LanguageModel, batch: SlotBatch, slots: Tensor | None = N
     return model.module(model.layout.architecture.head)(chosen).float()
 
 
+@in_own_state
 @torch.inference_mode()
 def own_answers(model: LanguageModel, queries: Sequence[Query]) -> list[Query]:
     """The same queries, those without a target given the model's most probable next token."""

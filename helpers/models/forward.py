@@ -66,6 +66,19 @@ class Mask:
         return cls(both if kinds else sliding, tiles)
 
 
+@contextmanager
+def evaluated(model: LanguageModel) -> Iterator[None]:
+    """Evaluation mode, without dropout, inside the block; modules that were training are so again after."""
+    training = [module for module in model.modules if module.training]
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 def hidden_states(
     model: LanguageModel,
     ids: Tensor,
@@ -82,14 +95,15 @@ def hidden_states(
         before, past = past.positions, DynamicCache(zip(past.keys, past.values, strict=True))
     if isinstance(visible, Tensor):
         visible = Mask.of(model, positions, visible, before)
-    output = model.model.base_model(
-        input_ids=ids,
-        position_ids=positions,
-        attention_mask=visible.additive,
-        past_key_values=past,
-        use_cache=past is not None,
-        **({"tiles": visible.tiles} if visible.tiles else {}),
-    )
+    with evaluated(model):
+        output = model.model.base_model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=visible.additive,
+            past_key_values=past,
+            use_cache=past is not None,
+            **({"tiles": visible.tiles} if visible.tiles else {}),
+        )
     return output.last_hidden_state
 
 

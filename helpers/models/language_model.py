@@ -65,6 +65,11 @@ class LanguageModel:
         short = rotary.get("rope_type") == "longrope" and rotary["original_max_position_embeddings"]
         return int(short or config.max_position_embeddings)
 
+    @cached_property
+    def modules(self) -> tuple[nn.Module, ...]:
+        """The network and all modules in it."""
+        return tuple(self.model.modules())
+
     def module(self, name: str) -> nn.Module:
         """The submodule called ``name``."""
         return self.model.get_submodule(name)

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
-from transformers.utils import cached_file
+from safetensors import safe_open
+from transformers import (
+    MODEL_FOR_PRETRAINING_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import cached_file, find_adapter_config_file
 from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
 
 from helpers.models.architectures import ModelError, architecture_of
 from helpers.models.batching import out_of_memory
@@ -17,9 +36,11 @@ from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.identity import CheckpointDigests
 from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
+from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.models.weights import (
+    EMBEDDED_NAMES,
     HUB_NAMES,
     PACKAGED_WEIGHTS,
     check_device,
@@ -27,17 +48,33 @@ from helpers.models.weights import (
     torch_device,
     torch_dtype,
 )
+from helpers.network import causes, is_network_error, network_words, status_of
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-_WAYS = (
-    f"one of {', '.join(MODEL_NAMES)}, shape:<name>, a folder with config.json and safetensors,"
-    " or a hub name, ORG/NAME; a model's own code is never executed,"
-    " and a damaged download is fetched again"
-)
+_HUB_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([^/]+/[^/?#]+).*")
+_WAYS = f"give {', '.join(PACKAGED_WEIGHTS)}, a folder, or a name on the hub, ORG/NAME"
+_ORGANISATIONS = {  # by how the names of their models begin, on the hub
+    "gpt2": "openai-community",
+    "distilgpt2": "distilbert",
+    "bert-": "google-bert",
+    "gpt-j": "EleutherAI",
+    "gpt-neo": "EleutherAI",
+    "pythia": "EleutherAI",
+    "llama": "meta-llama",
+    "meta-llama": "meta-llama",
+    "mistral": "mistralai",
+    "qwen": "Qwen",
+    "gemma": "google",
+    "phi-": "microsoft",
+    "olmo": "allenai",
+    "falcon": "tiiuae",
+    "smollm": "HuggingFaceTB",
+}
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 
 
+@in_own_state
 def load(
     name: str,
     *,
@@ -73,8 +110,7 @@ def load(
     except Exception as error:
         if isinstance(error, ModelError) or out_of_memory(error):
             raise
-        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ModelError(f"{source} cannot be loaded ({cause}): give {_WAYS}") from error
+        raise ModelError(_why_not_loaded(source, error)) from error
 
 
 def model_source(name: str) -> str:
@@ -85,21 +121,91 @@ def model_source(name: str) -> str:
     if shape != name or name in PACKAGED_WEIGHTS:
         return name
     folder = Path(name).expanduser()
-    if name and folder.is_dir():
+    if name.strip() and folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(
                 f"no config.json in {folder}; an adapter is merged into its base first"
             )
+        if adapters := sorted(folder.glob("adapter_*")):
+            raise ModelError(
+                f"{folder} holds an adapter beside the model ({adapters[0].name}): merge it into"
+                " the model, or move it to another folder"
+            )
         return str(folder)
     hub_name = HUB_NAMES.get(name, name)
-    if not _HUB_NAME.fullmatch(hub_name):
-        raise ModelError(f"no model {name!r}: give {_WAYS}")
-    return hub_name
+    if _HUB_NAME.fullmatch(hub_name):
+        return hub_name
+    if folder.is_file():
+        raise ModelError(f"{folder} is a file: give the folder it is in, with config.json")
+    if (address := _HUB_ADDRESS.fullmatch(name)) is None and re.search(r"[/\\]|^[.~]", name):
+        beside = folder.parent
+        siblings = [p.name for p in beside.iterdir() if p.is_dir()] if beside.is_dir() else []
+        like = [str(beside / each) for each in get_close_matches(folder.name, siblings, 1)]
+        remedy = _meant(like) or ": give the folder of a saved model, with config.json"
+        raise ModelError(f"no folder {name}{remedy}")
+    like = [address[1]] if address else _similar(name)
+    raise ModelError(f"no model {name!r}{_meant(like) or f': {_WAYS}'}")
+
+
+def _similar(name: str) -> list[str]:
+    """The model that a short name was probably meant for, if any: one of ours, or one of the hub's."""
+    small = name.lower().replace("_", "-")
+    if close := get_close_matches(small, MODEL_NAMES, 1, cutoff=0.88):
+        return close
+    starts = [start for start in _ORGANISATIONS if small.startswith(start)]
+    if starts:
+        return [f"{_ORGANISATIONS[max(starts, key=len)]}/{name}"]
+    return get_close_matches(small, MODEL_NAMES, 1)
+
+
+def _meant(names: Sequence[str]) -> str:
+    return f"; did you mean {names[0]}?" if names else ""
+
+
+def _why_not_loaded(source: str, error: Exception) -> str:
+    """One line about a model that transformers could not load: what is wrong, and what helps."""
+    if not Path(source).is_dir() and (reason := _why_not_from_hub(source, error)):
+        # models/mine may have been meant for a folder.
+        nearby = Path(source).parent.is_dir()
+        return f"no folder {source}; {reason}" if nearby else reason
+    cause = " ".join(f"{type(error).__name__}: {error}".split())[:150]
+    return (
+        f"{source} cannot be loaded ({cause}): fetch what is damaged again; only safetensors are"
+        " read, and a model's own code is never executed"
+    )
+
+
+def _why_not_from_hub(source: str, error: Exception) -> str:
+    """Why the hub gave no model; empty where it did."""
+
+    def caused_by(kind: type[Exception]) -> bool:
+        return any(isinstance(cause, kind) for cause in causes(error))
+
+    status = status_of(error)
+    if caused_by(GatedRepoError):
+        page = f"https://huggingface.co/{source}"
+        return f"{source} is gated: accept its terms at {page}, then run hf auth login"
+    if caused_by(RepositoryNotFoundError) or status == 404:
+        known = [*HUB_NAMES.values(), *EMBEDDED_NAMES]
+        like = get_close_matches(source, known, 1, cutoff=0.8)
+        return (
+            f"no model {source} on the hub{_meant(like) or '; a private one needs hf auth login'}"
+        )
+    if status in (401, 403):
+        return f"the hub refuses {source} (HTTP {status}): run hf auth login"
+    if not (caused_by(LocalEntryNotFoundError) or is_network_error(error)):
+        return ""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return f"{source} is not in the hub's cache; unset HF_HUB_OFFLINE, or give a folder"
+    reason = network_words(error)
+    return f"{source} is not in the hub's cache, and it cannot be fetched ({reason}): give a folder"
 
 
 def _pretrained(
     name: str, source: str, dtype: torch.dtype, device: str, masked: bool
 ) -> LanguageModel:
+    if find_adapter_config_file(source):  # on the hub; a folder was looked at before
+        raise ModelError(f"{source} is an adapter, or holds one: merge it into its base first")
     # Nothing that comes with a model is executed: safetensors only, transformers' own code only.
     config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     if architecture_of(config).masked != masked:  # before anything large is fetched
@@ -108,6 +214,7 @@ def _pretrained(
     if getattr(config, "quantization_config", None):
         raise ModelError(f"{name} stores weights as codes, to which no edit can be added")
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    _check_vocabulary(source, tokenizer, config.vocab_size)
     config_file = cached_file(source, "config.json")
     kept_digests = CheckpointDigests(Path(config_file).parent, dtype)
     transformers_logging.disable_progress_bar()
@@ -117,15 +224,82 @@ def _pretrained(
         dtype=dtype,
         use_safetensors=True,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # which the report tells
         trust_remote_code=False,
         # Weights go to a GPU as they are read, without a copy in the host's memory.
         device_map=device if torch_device(device).type == "cuda" else None,
     )
-    if missing := sorted(report["missing_keys"]):  # transformers would draw them at random
-        raise ModelError(f"{source} lacks {', '.join(missing[:4])}; fetch it again, whole")
+    _check_weights(source, model, report)
     loaded = LanguageModel(name, model.to(device), tokenizer)
     kept_digests.attach(loaded.weights)
     return loaded
+
+
+def _check_vocabulary(source: str, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Refuse words without an embedding; a picture's or sound's token, as Gemma 3 has one, is none."""
+    marks = tokenizer.special_tokens_map
+    others = {
+        marks[name]
+        for name in marks.keys() - set(PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES)
+    }
+    vocabulary = tokenizer.get_vocab()
+    if beyond := sorted(t for t, i in vocabulary.items() if i >= rows and t not in others):
+        raise ModelError(
+            f"{source}: its tokenizer has {len(vocabulary)} tokens, its model embeds {rows}, none of"
+            f" them {_first(map(repr, beyond))}: fetch the tokenizer that belongs to the model"
+        )
+
+
+def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any]) -> None:
+    """Refuse weights that the model lacks, would drop, or has in another shape.
+
+    transformers would draw what is missing at random, and leave out what has no place.
+    """
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"{source} lacks {_first(missing)}: fetch it again, whole")
+    if mismatched := sorted(report["mismatched_keys"]):
+        key, stored, wanted = mismatched[0]
+        raise ModelError(
+            f"{source}: {key} has the shape {list(stored)}, by config.json {list(wanted)}"
+            f" ({len(mismatched)} differ): fetch the config.json that belongs to the weights"
+        )
+    unexpected = set(report["unexpected_keys"])
+    if unexpected and type(model.config) in MODEL_FOR_PRETRAINING_MAPPING:
+        with torch.device("meta"):
+            whole = AutoModelForPreTraining.from_config(model.config)
+        # Heads that only pre-training has: BERT's pooler and next sentence.
+        unexpected -= whole.state_dict().keys()
+    if unexpected:
+        prefix = f"{model.base_model_prefix}."
+        constants = {key.removeprefix(prefix) for key in _constants(source)}
+        unexpected = {key for key in unexpected if key.removeprefix(prefix) not in constants}
+    if unexpected:
+        raise ModelError(
+            f"{source} holds {_first(sorted(unexpected))}, for which its config.json has no place:"
+            " fetch the config.json that belongs to the weights"
+        )
+
+
+def _constants(source: str) -> set[str]:
+    """Names of a checkpoint's masks and single numbers, which older models stored: no weights."""
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = Path(str(cached_file(source, "config.json"))).parent  # of the hub's cache
+    names = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
+                stored = file.get_slice(key)
+                if not stored.get_shape() or stored.get_dtype() in ("BOOL", "U8"):
+                    names.add(key)
+    return names
+
+
+def _first(names: Iterable[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
 
 
 @torch.inference_mode()

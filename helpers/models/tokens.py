@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TypeVar
 
 from helpers import UserError
@@ -16,6 +17,13 @@ _ANCHORS = {" ": "a", "": "\n"}
 _LINE_BREAKS = "\n\r"
 _OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")
 _WITHOUT_BLANKS = re.compile("CJK|IDEOGRAPHIC|HIRAGANA|KATAKANA|THAI|LAO|KHMER|MYANMAR|TIBETAN")
+
+# How chat templates open a thought: <think>, <seed:think>, [THINK].
+_THOUGHT = re.compile(r"([<\[])([\w:]*(?:think|thought|reason)\w*)([>\]])", re.IGNORECASE)
+CHAT_DATE = date(2024, 7, 26)  # "today" in chat templates; Llama 3's own where no clock is given
+# A clock for them that stands still, in Jinja: functions cannot be handed to a template.
+_CODES = "".join(f".replace('%{c}', '{CHAT_DATE.strftime(f'%{c}')}')" for c in "aAbBdmyYjHIMSp")
+_CLOCK = "{% macro strftime_now(form) %}{{ form" + _CODES + " }}{% endmacro %}\n"
 
 Ids = tuple[int, ...]
 Prompt = str | Sequence[Mapping[str, str]]  # a message, or the turns of a chat (role, content)
@@ -152,13 +160,90 @@ def subject_prompt(model: LanguageModel, template: str, subject: str) -> Subject
 
 
 def chat_text(model: LanguageModel, prompt: Prompt) -> str:
-    """A user's message, or turns that end with one, in the model's chat template, up to the reply."""
-    tokenizer = model.tokenizer
-    if not getattr(tokenizer, "chat_template", None):
+    """A user's message, or turns that end with one, in the model's chat template, up to the reply.
+
+    Templates are rendered nowhere else:
+
+    - one that has a switch for thinking (``enable_thinking``, ``thinking``) is told not to think, and
+      a thought that it opens all the same is closed at once: the reply begins where an answer does;
+    - an instruction (``system``) that a template refuses or drops is put before the first message;
+    - one that prints today's date prints ``CHAT_DATE``.
+
+    Whatever a template raises is a ``TokenError``.
+    """
+    if not getattr(model.tokenizer, "chat_template", None):
         raise TokenError(f"{model.name} has no chat template; use chat=False")
     turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    options = {"add_generation_prompt": True, "tokenize": False}
-    return str(tokenizer.apply_chat_template(turns, **options))
+    try:
+        accepted = _accepted_turns(model, turns)
+        text = _rendered(model, accepted)
+        before_reply = _rendered(model, accepted, reply=False)
+    except Exception as error:  # a template is a program, which may fail in any way
+        reason = " ".join(str(error).split())[:100]
+        raise TokenError(
+            f"the chat template of {model.name} fails ({type(error).__name__}: {reason}):"
+            " correct it, or use chat=False"
+        ) from error
+    opening = text.removeprefix(before_reply) or text  # a template may have no choice
+    return text.removesuffix(opening) + _with_thought_closed(opening)
+
+
+def _rendered(
+    model: LanguageModel, turns: Sequence[Mapping[str, str]], *, reply: bool = True
+) -> str:
+    """The turns in the template as it is, up to the reply or to its header."""
+    template = model.tokenizer.get_chat_template()
+    rendered = model.tokenizer.apply_chat_template(
+        [dict(turn) for turn in turns],
+        chat_template=_CLOCK + template if "strftime_now" in template else template,
+        tokenize=False,
+        add_generation_prompt=reply,
+        # Names that a template does not use are ignored.
+        enable_thinking=False,
+        thinking=False,
+        date_string=CHAT_DATE.strftime("%d %b %Y"),
+    )
+    return str(rendered)
+
+
+def _accepted_turns(
+    model: LanguageModel, turns: Sequence[Mapping[str, str]]
+) -> Sequence[Mapping[str, str]]:
+    """The turns, or those with instructions merged where the template would refuse or drop these."""
+    others = [turn for turn in turns if turn["role"] != "system"]
+    if len(others) == len(turns):
+        return turns
+    merged: list[Mapping[str, str]] = []
+    instructions: list[str] = []
+    for turn in turns:
+        if turn["role"] == "system":
+            instructions.append(turn["content"])
+        elif turn["role"] == "user" and instructions:
+            merged.append({**turn, "content": "\n\n".join([*instructions, turn["content"]])})
+            instructions = []
+        else:
+            merged.append(turn)
+    try:
+        text = _rendered(model, turns)
+    except Exception:  # refused, by whatever error; a template that is broken fails again
+        return merged
+    try:
+        dropped = text == _rendered(model, others)
+    except Exception:  # the template needs an instruction
+        return turns
+    return merged if dropped else turns
+
+
+def _with_thought_closed(opening: str) -> str:
+    """The beginning of a reply, with a thought that it leaves open closed."""
+    marks = list(_THOUGHT.finditer(opening))
+    if not marks:
+        return opening
+    left, name, right = marks[-1].groups()
+    closing = f"{left}/{name}{right}"
+    if closing in opening[marks[-1].end() :]:
+        return opening
+    return f"{opening.rstrip()}\n\n{closing}\n\n"
 
 
 def chat_prompt(model: LanguageModel, message: str) -> str:

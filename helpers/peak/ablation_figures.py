@@ -40,7 +40,6 @@ from helpers.results.style import (
     marked,
     method_line,
     told,
-    use_style,
 )
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
@@ -56,7 +55,6 @@ _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 )
 def objectives_panels(run: Run, *, editor: str) -> Figure:
     """What APP loses without one objective, and answer probabilities (PEAK, Figures 3 and 5)."""
-    use_style()
     stored = studies_of(run)
     editors = editors_with(run, "alpha=0x")
     found = _shown(stored, [variant for each in editors for variant in objectives(each)])
@@ -110,7 +108,6 @@ def neighbours_lines(run: Run) -> Figure:
 @_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
 def fairer_differences(run: Run) -> Figure:
     """What answers as targets cost: noise and forgetting beyond APP's, lost edits (PEAK, Table 5)."""
-    use_style()
     stored, editors = studies_of(run), fairer_editors(run)
     shown = _shown(stored, [variant for editor in editors for variant in fairer(editor)])
     tested = fairer_findings(shown, editors)
@@ -164,7 +161,6 @@ def _curves(
     label: str,
 ) -> Figure:
     """A row of panels a group, a panel a metric, a line a method with 95 % intervals; ``label``: of ticks."""
-    use_style()
     ticks = list(dict.fromkeys(t for curves in groups for c in curves.values() for t in c))
     shape = (len(groups), len(titles))
     size = (7.6, 1.9 * len(groups) + 1.1)

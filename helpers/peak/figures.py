@@ -38,7 +38,6 @@ from helpers.results.style import (
     marked,
     plain,
     told,
-    use_style,
 )
 
 IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
@@ -78,7 +77,6 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
 
     ``answers`` is as ``edit_prompt_probabilities`` gives it; the title is the fact and the edit.
     """
-    use_style()
     states = [column for column in answers.columns if column not in ("answer", "list")]
     drawn = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
     axes = drawn.subplots()
@@ -109,7 +107,6 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
 @figure("03_lists", of="peak")
 def list_probabilities(run: Run) -> Figure:
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
-    use_style()
     tables = {name: probabilities_table(table) for name, table in scores_of(run).items()}
     contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
     ahead = sum(is_positive(contrast) for contrast in contrasts)
@@ -126,7 +123,6 @@ def list_probabilities(run: Run) -> Figure:
 @_together("03_paper")
 def paper_against_ours(runs: Sequence[Run]) -> Figure:
     """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
-    use_style()
     both = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
     ours = metrics_of_runs(sorted(runs, key=_of_another_model), only=both)
     drawn, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
@@ -184,7 +180,6 @@ def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours
 @_together("03_verdicts")
 def verdict_shares(runs: Sequence[Run]) -> Figure:
     """The paper's findings on our models: the share of tests by verdict, a panel a run."""
-    use_style()
     ours = metrics_of_runs(sorted(runs, key=_of_another_model))
     counted = verdict_counts(ours)
     whole = counted.groupby("finding", sort=False).sum()
@@ -227,7 +222,6 @@ def worked() -> dict[str, float]:
 @figure("03_reading", alone=True)
 def pictures() -> Figure:
     """Success, forgetting and noise of one edit, a panel each."""
-    use_style()
     found = worked()
     weakest = min(after for _, after in CORRECT.values()), "weakest correct\nanswer after"
     strongest = max(after for _, after in FALSE.values()), "strongest false\nanswer after"

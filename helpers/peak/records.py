@@ -20,7 +20,7 @@ from helpers.fetch import NotHereError, locate, official_files
 from helpers.kept import file_digest
 from helpers.params import within
 from helpers.paths import PACKAGED
-from helpers.records import compared, read_all, read_json
+from helpers.records import compared, read_all, read_json, read_text
 from helpers.samples.design import stratified
 from helpers.scoring.naming import mentions
 
@@ -183,7 +183,7 @@ def load_peak(
         within("records", limit, 1)
     whole, chosen = _sliced(str(name_or_path))
     name, path = _find(whole)
-    items = read_json(path.read_bytes(), str(path))
+    items = read_json(read_text(path), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
     records = read_all(_placed(items, path)[chosen][: limit if keep is None else None], read)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from helpers import UserError, paths
 from helpers.paths import in_repository, write_whole
@@ -83,12 +83,19 @@ class Drawing:
 
 
 def figure(name: str, **how: Any) -> Callable[[Draw], Draw]:
-    """Register the function below as the one that draws a figure; see ``Drawing``."""
+    """Register the function below as the one that draws a figure, in the suite's look; see ``Drawing``."""
 
     def register(draw: Draw) -> Draw:
+        @wraps(draw)
+        def in_look(*values: Any, **options: Any) -> Figure:
+            from helpers.results.style import in_style  # matplotlib, when something is drawn
+
+            with in_style():
+                return draw(*values, **options)
+
         title = " ".join((draw.__doc__ or "").partition("\n\n")[0].split())
-        _REGISTRY[name] = Drawing(name, title, draw, **how)
-        return draw
+        _REGISTRY[name] = Drawing(name, title, in_look, **how)
+        return cast(Draw, in_look)
 
     return register
 

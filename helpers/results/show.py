@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from helpers import __version__
 from helpers.paths import PACKAGED, file_name
 from helpers.results.figure import drawing, published
-from helpers.results.style import save_figure
+from helpers.results.style import in_style, save_figure
 
 if TYPE_CHECKING:
     from helpers.models import LanguageModel
@@ -104,7 +104,8 @@ def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) ->
 def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
     """A figure as a PNG of twice the pixels it takes on the page, and that size."""
     buffer = BytesIO()
-    drawn.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
+    with in_style():
+        drawn.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
     width, height = (round(_SCREEN * inches) for inches in drawn.get_size_inches())
     image = b64encode(buffer.getvalue()).decode()
     return {"image/png": image, "text/plain": caption}, {"width": width, "height": height}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
@@ -27,11 +30,20 @@ _LETTERS = 16  # of a caption to an inch
 
 
 def use_style() -> None:
-    """Switch matplotlib to the suite's look."""
+    """Switch matplotlib to the suite's look, whatever a matplotlibrc or a session has set."""
     import seaborn as sns  # takes a second
 
+    matplotlib.rcdefaults()
     sns.set_theme(style="whitegrid", context="paper")
     plt.style.use(PACKAGED / "figures.mplstyle")
+
+
+@contextmanager
+def in_style() -> Iterator[None]:
+    """The suite's look inside the block; the session's own comes back after it."""
+    with plt.rc_context():
+        use_style()
+        yield
 
 
 # A legend at the right of its panel: what a figure is drawn from is below the panels.
@@ -63,8 +75,9 @@ def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[P
     folder.mkdir(parents=True, exist_ok=True)
     plt.close(figure)  # of pyplot's figures; it is drawn all the same
     png, svg = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
-    figure.savefig(png, metadata={"Software": None})
-    figure.savefig(svg, metadata={"Date": None})
+    with in_style():  # some of it matters only now: fonts, resolution
+        figure.savefig(png, metadata={"Software": None})
+        figure.savefig(svg, metadata={"Date": None})
     return [png, svg]
 
 

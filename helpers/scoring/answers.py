@@ -20,6 +20,7 @@ from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
+from helpers.models.state import in_own_state
 from helpers.models.tokens import Ids, answer_ids, ids_of_questions, several
 
 ROW_TOKENS = 192  # questions of one owner share a row up to this many
@@ -46,6 +47,7 @@ class _Row:
     predictions: list[tuple[int, int, int]] = field(default_factory=list)  # node, token, answer
 
 
+@in_own_state
 def score_answers(
     model: LanguageModel,
     questions: Sequence[Question],

@@ -21,6 +21,7 @@ from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
 from helpers.models.forest import padded
 from helpers.models.forward import Mask, hidden_states
+from helpers.models.state import in_own_state
 from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, several
 from helpers.scoring.answers import owned
 
@@ -66,6 +67,7 @@ def response_text(model: LanguageModel, ids: Sequence[int], sampling: Sampling) 
     return (re.split(sampling.stop, text, maxsplit=1)[0] if sampling.stop else text).strip()
 
 
+@in_own_state
 def sample_tokens(
     model: LanguageModel,
     prompts: Sequence[Prompt],

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -103,7 +104,10 @@ def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> li
     executor = submitit.AutoExecutor(folder / "%j", cluster="slurm")
     try:
         executor.update_parameters(**{"name": "helpers-sweep", **options})
-        return [task.job_id for task in executor.map_array(Task(), jobs)] if jobs else []
+        # Else jobs would take after the one that the sweep is started in, if it is.
+        cluster = {n: os.environ[n] for n in ("SLURM_CONF",) if n in os.environ}
+        with submitit.helpers.clean_env(), patch.dict(os.environ, cluster):
+            return [task.job_id for task in executor.map_array(Task(), jobs)] if jobs else []
     except (NameError, ValueError, TypeError, AssertionError) as error:
         raise UserError(
             f"options under slurm: {error} (submitit's names; Slurm's own begin with slurm_)"

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from helpers import UserError
@@ -24,7 +23,7 @@ from helpers.execute import SHARED, PlannedRun, place
 from helpers.params import validate_params
 from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, in_repository
 from helpers.peak.records import part_name, record_count
-from helpers.records import in_words
+from helpers.records import in_words, read_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
@@ -97,14 +96,14 @@ class Group:
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep file; a ``UserError`` names all that is wrong with it."""
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
+        content = read_yaml(path)
         if not isinstance(content, dict):
             raise UserError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
         return Sweep(**content)
     except ValidationError as error:
         lines = in_words(error, known=Sweep.model_fields, noun="sweep entry")
         raise UserError(f"{path}: {lines}") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
         raise UserError(
             f"no readable sweep file {path} ({' '.join(str(error).split())}); see params/sweeps"
         ) from error

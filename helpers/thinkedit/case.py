@@ -15,7 +15,7 @@ from matplotlib.patches import FancyArrowPatch
 
 from helpers.records import compared
 from helpers.results.figure import figure
-from helpers.results.style import PALETTE, plain, told, use_style
+from helpers.results.style import PALETTE, plain, told
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
@@ -95,7 +95,6 @@ def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], l
 @figure("06_chain_samples")
 def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figure:
     """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
-    use_style()
     chains = strongest_chains(edit, facts)
     widest = max(map(len, chains), default=1)
     drawn, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
@@ -149,7 +148,6 @@ def knowledge_graph(
 @figure("06_grown")
 def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
-    use_style()
     links = [step.key for chain in growth.chains for step in chain]
     passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
     drawn, axes = plt.subplots(figsize=(6.6, 0.28 * len(passed) + 2.2))
@@ -165,7 +163,6 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
 
     ``moments`` are its ``edge_states``.
     """
-    use_style()
     ends, after = (compared(edit.subject), compared(edit.original)), moments["after"]
     graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
     drawn = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread

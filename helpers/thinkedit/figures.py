@@ -197,7 +197,6 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
 @figure("06_recalled_links", alone=True)
 def recalled_links() -> Figure:
     """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
-    style.use_style()
     drawn, axes = plt.subplots(figsize=(7, 3.4))
     files = ((m, PACKAGED / f"thinkedit/recalled-{m}-links.csv") for m in PACKAGED_WORDS)
     left = {m: pd.read_csv(f, index_col=0).loc["all"] for m, f in files if f.exists()}
@@ -218,7 +217,6 @@ def recalled_links() -> Figure:
 
 def _grid(n: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
     """Panels of one scale, row by row."""
-    style.use_style()
     rows = -(-n // columns)
     how: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
     drawn, grid = plt.subplots(rows, columns, figsize=(7.9, 2.2 * rows + 0.8), **how)

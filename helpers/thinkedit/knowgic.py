@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictInt, StringConstrai
 from helpers import UserError
 from helpers.fetch import locate, official_files
 from helpers.paths import PACKAGED
-from helpers.records import compared, read_all, read_json
+from helpers.records import compared, read_all, read_json, read_text
 from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
@@ -192,7 +192,7 @@ class _Record(BaseModel):
 
 def read_edits(path: Path) -> tuple[Edit, ...]:
     """Read edits of either layout, records of one rewrite joined; a UserError names all bad records."""
-    items = read_json(path.read_bytes(), str(path))
+    items = read_json(read_text(path), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: must hold a list of records, at least one")
     numbered = ((f"{path}, record {number}", item) for number, item in enumerate(items))

@@ -16,6 +16,7 @@ from urllib3 import Retry
 
 from helpers import UserError, __version__
 from helpers.kept import kept
+from helpers.network import network_words
 from helpers.paths import cache_folder
 from helpers.triples.store import Binding, TripleStore
 
@@ -62,11 +63,11 @@ class Endpoint:
                     allow_redirects=False,  # a query goes where it was sent
                 )
             if answer.status_code != 200:
-                raise requests.HTTPError(f"HTTP {answer.status_code} {answer.reason}")
+                raise requests.HTTPError(response=answer)
             answer.json()  # a cut-off answer is no answer
         except requests.RequestException as error:
             raise UserError(
-                f"{self.url} does not answer ({type(error).__name__}: {error}); check address and"
+                f"{self.url} does not answer ({network_words(error)}); check address and"
                 " network, or use packaged facts or local files"
             ) from error
         return answer.content

@@ -7,7 +7,6 @@ collects them from openly licensed Python packages; ``compiled.tsv`` was compile
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from helpers import UserError
 from helpers.fetch import data_folder, locate, official_files
 from helpers.paths import PACKAGED
+from helpers.records import read_json, read_text
 from helpers.triples.endpoint import Endpoint, Source
 from helpers.triples.graph import labels_of, types_of
 from helpers.triples.store import DATE, Edge, Fact, TripleStore
@@ -93,7 +93,7 @@ def codex_store() -> TripleStore:
     names = (data_folder() or Path()) / "codex-s" / "labels.json"
     if names.is_file():
         kinds = names.with_name("entity2types.json")
-        labels, types = (json.loads(path.read_text("utf-8")) for path in (names, kinds))
+        labels, types = (read_json(read_text(path), str(path)) for path in (names, kinds))
     else:
         labels, types = labels_of(Endpoint(), identifiers), types_of(Endpoint(), identifiers)
     store = TripleStore()
@@ -144,7 +144,7 @@ def _yago_name(name: str) -> str:
 def _rows(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
     """Place and fields of each line of a tab-separated file, by its header unless columns are given."""
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(
                 stream, columns or None, "", delimiter="\t", quoting=csv.QUOTE_NONE
             )
@@ -154,5 +154,6 @@ def _rows(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[s
                     fields = ", ".join(reader.fieldnames or ())
                     raise UserError(f"{place}: expected {fields}, separated by single tabs")
                 yield place, row
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not written in UTF-8: {error}; convert it") from error
+    except UnicodeDecodeError:  # found somewhere ahead of the line that was read
+        read_text(path)
+        raise

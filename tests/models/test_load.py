@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import requests
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import processors
-from transformers import OPTConfig, OPTForCausalLM
+from transformers import AutoTokenizer, BertForPreTraining, OPTConfig, OPTForCausalLM
+from transformers.utils import hub
 
 from helpers import models
 from helpers.editing.contexts import context_templates
@@ -22,6 +26,7 @@ from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_responses
 from tests.conftest import TINY
 
+httpx = pytest.importorskip("httpx")  # with which the hub is asked
 LLAMA = TINY["llama"]
 PLACES = {"rope_theta": 1e4, "original_max_position_embeddings": 64}
 FACTORS = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
@@ -74,6 +79,82 @@ def test_a_damaged_file_is_one_line_with_folder_and_cause(folder, file, content,
         models.load(str(folder))
 
 
+def rewritten(folder: Path, change) -> None:
+    """The folder's weights as ``change`` leaves them."""
+    file = folder / "model.safetensors"
+    save_file(change(load_file(file)), file, {"format": "pt"})
+
+
+NORM = "model.norm.weight"
+BIAS = "model.layers.2.mlp.down_proj.bias"
+LORA = "model.layers.0.self_attn.q_proj.lora_A.weight"
+BLOCK = "model.layers.4.input_layernorm.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: {**w, BIAS: torch.ones(32)}, rf"holds {BIAS}, for which its config"),
+        (lambda w: {**w, LORA: torch.zeros(2, 32)}, rf"holds {LORA}, for which its config"),
+        (lambda w: {**w, BLOCK: torch.ones(32)}, rf"holds {BLOCK}, for which its config"),
+        (lambda w: {k: t for k, t in w.items() if k != NORM}, f"lacks {NORM}: fetch it again"),
+        (lambda w: {**w, NORM: torch.ones(16)}, rf"{NORM} has the shape \[16\], .* \[32\]"),
+    ],
+)
+def test_weights_are_used_to_the_last_or_the_checkpoint_is_refused(folder, change, words):
+    """transformers drops what has no place, and draws what is missing, without an error."""
+    rewritten(folder, change)
+    with pytest.raises(ModelError, match=words) as refused:
+        models.load(str(folder))
+    assert str(folder) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2", "gptj", "gpt_neox", "falcon"])
+def test_masks_and_tables_that_old_checkpoints_store_are_no_weights(tiny, tmp_path, architecture):
+    for part in (tiny(architecture).model, tiny(architecture).tokenizer):
+        part.save_pretrained(tmp_path)
+    block = tiny(architecture).layout.block(1)
+    inside = {"gpt_neox": "attention", "falcon": "self_attention", "llama": "self_attn"}
+    attention = f"{block}.{inside.get(architecture, 'attn')}"
+    constants = {f"{attention}.masked_bias": torch.tensor(-1e9)}
+    constants[f"{attention}.bias"] = torch.ones(1, 1, 8, 8, dtype=torch.bool).tril()
+    if architecture in ("llama", "falcon"):
+        constants[f"{attention}.rotary_emb.inv_freq"] = torch.ones(4)
+    rewritten(tmp_path, lambda weights: weights | constants)
+    ids = torch.arange(10)[None]
+    same = models.load(str(tmp_path)).model(ids).logits
+    torch.testing.assert_close(same, tiny(architecture).model(ids).logits)
+
+
+def test_the_heads_that_only_pre_training_has_are_left_out(tiny_masked, tmp_path):
+    config, tokenizer = tiny_masked.model.config, tiny_masked.tokenizer
+    for part in (BertForPreTraining(config), tokenizer):
+        part.save_pretrained(tmp_path)
+    assert models.load(str(tmp_path), masked=True).masked
+    rewritten(tmp_path, lambda weights: {**weights, "bert.encoder.norm.weight": torch.ones(16)})
+    with pytest.raises(ModelError, match=r"holds bert\.encoder\.norm\.weight, for which"):
+        models.load(str(tmp_path), masked=True)
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
+def test_an_adapter_beside_the_model_is_neither_dropped_nor_applied(folder, file):
+    (folder / file).write_text("{}")
+    with pytest.raises(ModelError, match=f"an adapter beside the model .{file}.: merge"):
+        models.load(str(folder))
+
+
+def test_words_without_an_embedding_are_refused_but_those_of_pictures(folder, tiny):
+    tokenizer = deepcopy(tiny("llama").tokenizer)
+    tokenizer.add_tokens(["zebra", "yak"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ModelError, match=r"has 259 tokens, .* embeds 257, .* 'yak', 'zebra': "):
+        models.load(str(folder))
+    tiny("llama").tokenizer.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(folder, image_token="<image>").save_pretrained(folder)
+    assert len(models.load(str(folder)).tokenizer) == 258  # as Gemma 3 comes
+
+
 def test_bad_names(monkeypatch, tmp_path, tiny):
     config = OPTConfig(hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2)
     OPTForCausalLM(config).save_pretrained(tmp_path / "opt")
@@ -81,7 +162,7 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
     (tmp_path / "lora" / "adapter_config.json").write_text("{}")
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
     for name, options, message in (
-        ("no-such/model", {}, "a folder with"),
+        ("no-such/model", {}, "is not in the hub's cache; unset HF_HUB_OFFLINE"),
         ("shape:no-such", {}, "known: "),
         ("smollm2-135m", {"dtype": "float33"}, "dtype"),
         ("gemma3-270m", {}, "accept_terms"),
@@ -90,6 +171,79 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
     ):
         with pytest.raises(ModelError, match=message):
             models.load(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("smollm-135m", "'smollm-135m'; did you mean smollm2-135m?"),
+        ("SmolLM2_135M", "did you mean smollm2-135m?"),
+        ("gpt2xl", "did you mean gpt2-xl?"),
+        ("gpt2", "no model 'gpt2'; did you mean openai-community/gpt2?"),
+        ("gpt2-medium", "did you mean openai-community/gpt2-medium?"),
+        ("Llama-3.2-1B", "did you mean meta-llama/Llama-3.2-1B?"),
+        ("bert-base-uncased", "did you mean google-bert/bert-base-uncased?"),
+        ("https://huggingface.co/Qwen/Qwen3-0.6B/tree/main", "did you mean Qwen/Qwen3-0.6B?"),
+        ("xyzzy", "a name on the hub, ORG/NAME"),
+        (" ", "a name on the hub, ORG/NAME"),
+        ("./models/xyz", "no folder ./models/xyz: give the folder"),
+        ("~/xyz/none", "no folder ~/xyz/none: give"),
+        ("/abs/path", "no folder /abs/path: give"),
+        ("models\\xyz", "no folder models"),
+        ("{}/modle", "modle; did you mean {}/model?"),
+        ("{}/model/config.json", "config.json is a file: give the folder it is in"),
+    ],
+)
+def test_a_name_that_is_none_says_what_may_have_been_meant(folder, name, words):
+    root = str(folder.parent)
+    with pytest.raises(ModelError) as refused:
+        models.load(name.format(root))
+    message = str(refused.value)
+    assert words.format(root) in message
+    assert "\n" not in message
+    assert len(message.replace(root, "")) < 150
+
+
+def answered(kind: type[Exception], status: int | None = None) -> Exception:
+    """What the hub's client raises, with the words of its own."""
+    request = httpx.Request("GET", "https://huggingface.co/x/y/resolve/main/config.json")
+    words = "HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded " * 5
+    if status is None:
+        return kind(words)
+    return kind(words, response=httpx.Response(status, request=request))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("x/y", answered(hub.GatedRepoError, 401), "x/y is gated: .*, then run hf auth login$"),
+        ("x/y", answered(hub.GatedRepoError, 403), "https://huggingface.co/x/y, then run hf auth"),
+        ("x/y", answered(hub.RepositoryNotFoundError, 401), "no model x/y on the hub; a private"),
+        (
+            "Qwen/Qwen2.5-7B-Instrct",
+            answered(hub.RepositoryNotFoundError, 404),
+            r"on the hub; did you mean Qwen/Qwen2\.5-7B-Instruct\?$",
+        ),
+        ("x/y", answered(hub.HfHubHTTPError, 401), r"refuses x/y \(HTTP 401\): run hf auth login"),
+        ("x/y", answered(hub.HfHubHTTPError, 503), r"be fetched \(HTTP 503 Service Unavailable\)"),
+        ("x/y", answered(hub.LocalEntryNotFoundError), r"be fetched \(no connection\)"),
+        ("x/y", answered(httpx.ConnectError), r"be fetched \(no connection\): give a folder$"),
+        ("x/y", answered(httpx.ReadTimeout), r"be fetched \(no answer in time\)"),
+        ("x/y", answered(requests.exceptions.SSLError), r"be fetched \(the connection is not sec"),
+    ],
+)
+def test_what_the_hub_answers_is_one_line_with_the_remedy(monkeypatch, name, error, words):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(hub, "hf_hub_download", refuse)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    with pytest.raises(ModelError, match=words) as refused:
+        models.load(name)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert "Pool" not in message
+    assert len(message) < 200
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

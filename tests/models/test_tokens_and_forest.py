@@ -19,6 +19,7 @@ from helpers.models.tokens import (
     TokenError,
     answer_ids,
     chat_prompt,
+    chat_text,
     ids_of_answers,
     ids_of_prompts,
     ids_of_questions,
@@ -105,6 +106,101 @@ def test_a_chat_prompt_has_the_templates_own_tokens(tiny, bos):
     if bos:
         with pytest.raises(TokenError, match="adds special tokens that its chat template lacks"):
             chat_prompt(model, "Where is Lima?")
+
+
+# Templates as they are found on the hub, in short. The first one takes whatever it is given.
+TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+REPLY = "{% if add_generation_prompt %}<assistant>{% endif %}"
+REFUSE = "{% if messages[0].role == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
+ALTERNATE = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}"
+)
+DROP = "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Who?"},
+    {"role": "assistant", "content": "Ada."},
+    {"role": "user", "content": "Where?"},
+]
+
+
+@pytest.fixture
+def chatting(tiny, monkeypatch):
+    """A function from a template and a prompt to the text the model reads."""
+    model = tiny("llama")
+
+    def text(template: str, prompt="Who?") -> str:
+        monkeypatch.setattr(model.tokenizer, "chat_template", template)
+        return chat_text(model, prompt)
+
+    return text
+
+
+@pytest.mark.parametrize("template", [REFUSE + TURNS, ALTERNATE + TURNS, DROP])
+def test_an_instruction_that_a_template_does_not_take_is_the_users(chatting, template):
+    whole = "<system>Be brief.<user>Who?<assistant>Ada.<user>Where?<assistant>"
+    assert chatting(TURNS + REPLY, CHAT) == whole
+    merged = whole.replace("<system>Be brief.<user>", "<user>Be brief.\n\n")
+    assert chatting(template + REPLY, CHAT) == merged
+
+
+def test_a_template_that_needs_an_instruction_or_brings_one_is_left_alone(chatting):
+    needs = "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    brings = "{% if messages[0].role != 'system' %}<system>Help.{% endif %}"
+    for template in (needs, brings):
+        assert chatting(template + TURNS, CHAT).startswith("<system>Be brief.<user>Who?")
+    assert chatting(brings + TURNS) == "<system>Help.<user>Who?"
+
+
+CLOSED = "<user>Who?<assistant><think>\n\n</think>\n\n"
+SWITCH = "{% if NAME is defined and NAME is false %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("opening", "expected"),
+    [
+        ("<think>", CLOSED),
+        ("<think>\n", CLOSED),
+        ("<think>\nWell,", CLOSED.replace("\n\n<", "\nWell,\n\n<", 1)),
+        ("[THINK]", CLOSED.replace("<think>", "[THINK]").replace("</think>", "[/THINK]")),
+        (SWITCH.replace("NAME", "enable_thinking"), CLOSED),
+        (SWITCH.replace("NAME", "thinking"), CLOSED),
+        ("", "<user>Who?<assistant>"),
+    ],
+)
+def test_a_reply_begins_outside_of_thoughts(chatting, opening, expected):
+    assert chatting(
+        TURNS + "{% if add_generation_prompt %}<assistant>" + opening + "{% endif %}"
+    ) == (expected)
+    assert chatting(TURNS + "<assistant>" + opening) == expected  # by templates without a choice
+
+
+def test_a_users_own_tags_are_text(chatting):
+    prompt = "What does <think> mean?"
+    assert chatting(TURNS + REPLY, prompt) == f"<user>{prompt}<assistant>"
+
+
+def test_today_is_the_same_day_in_every_rendering(chatting):
+    clock = "{% if not date_string is defined %}never{% endif %}{{ date_string }}"
+    assert chatting("{{ strftime_now('%Y-%m-%d %H:%M') }}" + TURNS) == "2024-07-26 00:00<user>Who?"
+    assert chatting(clock + TURNS) == "26 Jul 2024<user>Who?"
+
+
+@pytest.mark.parametrize(
+    ("template", "cause"),
+    [
+        ("{{ raise_exception('only\nin French') }}", "TemplateError: only in French"),
+        ("{% for m in messages %}", "TemplateSyntaxError: "),
+        ("{{ messages[0].content.text.words }}", "UndefinedError: "),
+        ("{{ messages[0]['content'] + 1 }}", "TypeError: "),
+    ],
+)
+@pytest.mark.parametrize("prompt", ["Who?", CHAT])
+def test_a_template_that_fails_is_one_line(chatting, template, cause, prompt):
+    match = rf"^the chat template of tiny-llama fails \({cause}[^\n]*\): .* chat=False$"
+    with pytest.raises(TokenError, match=match):
+        chatting(template, prompt)
 
 
 def test_a_prompt_may_end_in_a_line_break_and_in_no_other_blank(tiny):

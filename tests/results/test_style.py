@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
 
 from book.tables import escaped
 from helpers.editing.editors import EDITORS
-from helpers.results.style import method_line, plain, told
+from helpers.results import figure as registry
+from helpers.results.show import figure_output
+from helpers.results.style import method_line, plain, save_figure, told
 
 
 def test_no_two_methods_look_the_same():
@@ -24,6 +31,66 @@ def test_no_text_from_data_is_mathematics(text):
     figure = told(plt.figure(), text, text)
     figure.canvas.draw()
     plt.close(figure)
+
+
+USERS = {
+    "text.usetex": True,
+    "axes.grid": False,
+    "figure.dpi": 40,
+    "savefig.dpi": 30,
+    "savefig.bbox": "tight",
+    "savefig.facecolor": "black",
+    "font.family": "monospace",
+    "font.size": 20,
+    "lines.linewidth": 9,
+    "xtick.labelsize": "xx-large",
+    "svg.hashsalt": "mine",
+}
+
+
+@pytest.fixture
+def draw(monkeypatch):
+    """A registered figure's function."""
+    monkeypatch.setattr(registry, "_REGISTRY", {})
+
+    @registry.figure("99_line")
+    def line() -> Figure:
+        """A line."""
+        drawn, axes = plt.subplots(figsize=(2, 2))
+        axes.plot([0, 1], [0, 1])
+        return told(drawn, "It rises", "drawn from nothing")
+
+    return registry._REGISTRY["99_line"].draw
+
+
+def test_a_figure_is_the_same_whatever_the_user_has_set(draw, tmp_path):
+    expected = [path.read_bytes() for path in save_figure(draw(), "line", tmp_path / "plain")]
+    shown = figure_output(draw(), "line")
+    with plt.rc_context(USERS):
+        figure = draw()
+        assert [p.read_bytes() for p in save_figure(figure, "line", tmp_path / "own")] == expected
+        assert figure_output(draw(), "line") == shown
+        assert plt.rcParams["text.usetex"]
+        assert plt.rcParams["font.size"] == 20
+    plt.close("all")
+
+
+def test_a_matplotlibrc_has_no_say_in_the_look(tmp_path):
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\naxes.grid.axis: x\nfont.size: 30\n")
+    code = (
+        "import matplotlib; from helpers.results.style import use_style; use_style();"
+        "print({k: v for k, v in matplotlib.rcParams.items() if not k.startswith('backend')})"
+    )
+    looks = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "MPLCONFIGDIR": str(place), "MPLBACKEND": "agg"},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for place in (tmp_path, tmp_path / "none")
+    ]
+    assert looks[0] == looks[1]
 
 
 def test_markdown_and_html_of_a_name_are_shown():

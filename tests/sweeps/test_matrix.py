@@ -108,7 +108,7 @@ def test_unreadable_files(tmp_path):
             read_sweep(path)
     path = tmp_path / "mine.yaml"
     for text, message in (
-        ("models: [", "no readable sweep file"),
+        ("models: [", r"mine\.yaml is not valid YAML"),
         ("- rome", "must be a mapping"),
         ("datasets: [peak-cf]\neditors: [rome]\n", "models: field required$"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -121,6 +122,30 @@ def test_without_slurm_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(engines.shutil, "which", lambda name: None)
     with pytest.raises(UserError, match="--engine local"):
         list(slurm_engine(tmp_path, {})([]))
+
+
+def test_jobs_take_nothing_from_the_job_a_sweep_is_started_in(tmp_path, monkeypatch):
+    outer = {
+        "SLURM_NTASKS": "3",
+        "SBATCH_PARTITION": "x",
+        "SUBMITIT_EXECUTOR": "slurm",
+        "RANK": "2",
+    }
+    kept = {"SLURM_CONF": "/etc/slurm.conf", "MINE": "1"}
+    for name, value in (outer | kept).items():
+        monkeypatch.setenv(name, value)
+    seen = {}
+
+    def map_array(task, jobs):
+        seen.update(os.environ)
+        return [SimpleNamespace(job_id="1_0") for _ in jobs]
+
+    executor = SimpleNamespace(update_parameters=lambda **_: None, map_array=map_array)
+    monkeypatch.setattr(engines.submitit, "AutoExecutor", lambda *_, **__: executor)
+    assert engines._submit([None], tmp_path, OPTIONS) == ["1_0"]
+    assert kept.items() <= seen.items()
+    assert not outer.keys() & seen.keys()
+    assert outer.items() <= os.environ.items()
 
 
 @pytest.fixture

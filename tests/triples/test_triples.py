@@ -112,7 +112,7 @@ HEADER = "subject\trelation\tobject\n"
         (f"{HEADER}Apple\tP176\tiPod\tmore\n", "line 2: expected"),
         (f"{HEADER}A\tP1\tB\nApple\tmakes\tiPod\n", "line 3: .*write P47"),
         ("subject\trelation\tobject\tstart\nA\tP1\tB\tMay 2020\n", "line 2: date 'May 2020'"),
-        (f"{HEADER}Café\tP1\tB\n", "not written in UTF-8.*convert it"),
+        (f"{HEADER}Café\tP1\tB\n", "line 2: byte 0xe9 is no UTF-8; save the file as UTF-8"),
     ],
 )
 def test_bad_tables_are_refused_with_place(tmp_path, text, message):

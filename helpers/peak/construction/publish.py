@@ -29,7 +29,7 @@ from helpers.peak.construction.build import (
 from helpers.results.archive import About, Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
-from helpers.results.style import PALETTE, told, use_style
+from helpers.results.style import PALETTE, told
 from helpers.scoring.answers import score_answers
 from helpers.triples.graph import read_graph, relations_in
 from helpers.triples.sources import open_source
@@ -122,7 +122,6 @@ def publication(params: Mapping[str, Any]) -> Publication:
 )
 def construction_funnel(run: Run) -> Figure:
     """Facts left after each step, a panel for each set of records, the two largest losses in colour."""
-    use_style()
     funnels = {str(k): part for k, part in run.tables["funnel"].groupby("set", sort=False)}
     most = run.tables["funnel"]["left"].max()
     size = (7.2, 0.26 * max(map(len, funnels.values())) + 1.3)

@@ -1,0 +1,58 @@
+"""What a session has set in torch, set aside while the package works.
+
+A notebook may have gradients switched off, another default type or device, or mixed precision. An edit
+needs gradients of its own, and all results are to be the same: what computes runs in ``own_state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import torch
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def own_state() -> Iterator[None]:
+    """Torch as it is when it was just imported; the session's settings come back after the block."""
+    default_dtype = torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        if default_dtype != torch.float32:
+            torch.set_default_dtype(torch.float32)
+            stack.callback(torch.set_default_dtype, default_dtype)
+        yield
+
+
+def in_own_state(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, run in ``own_state``; an iterator that it returns computes each item there."""
+
+    @wraps(function)
+    def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with own_state():
+            result = function(*arguments, **options)
+        return cast(Result, _stepped(result)) if isinstance(result, Iterator) else result
+
+    return run
+
+
+def _stepped(items: Iterator[Any]) -> Iterator[Any]:
+    # Between two items the caller's code runs, in the caller's state.
+    end = object()
+    while True:
+        with own_state():
+            item = next(items, end)
+        if item is end:
+            return
+        yield item
