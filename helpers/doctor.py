@@ -41,6 +41,7 @@ from helpers.fetch import (
     official_files,
 )
 from helpers.models import LanguageModel
+from helpers.models.architectures import architecture_of
 from helpers.models.batching import bytes_of_a_token
 from helpers.models.load import model_source
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER
@@ -187,6 +188,10 @@ def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Find
             place = None
     try:
         size = weight_bytes(model, dtype)
+        outline = outline_of(model)
+        lm = LanguageModel(model, outline, None) if outline else None
+        if lm:
+            architecture_of(lm.model.config)
     except (OSError, ValueError) as error:
         cause = " ".join(str(error).split())
         yield Finding(f"model {model}: its config.json cannot be used ({cause})", Kind.WRONG)
@@ -201,15 +206,16 @@ def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Find
             " a smaller model",
             Kind.LACKING,
         )
-    yield _peak_memory(params, weights, copies, free)
+    if lm:
+        yield _peak_memory(params, lm, weights, copies, free)
+    else:
+        yield Finding(f"peak memory of {model}: unknown before it is fetched")
 
 
-def _peak_memory(params: Params, weights: int, copies: int, free: int | None) -> Finding:
+def _peak_memory(
+    params: Params, lm: LanguageModel, weights: int, copies: int, free: int | None
+) -> Finding:
     """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
-    model = params["model"]
-    if (outline := outline_of(model)) is None:
-        return Finding(f"peak memory of {model}: unknown before it is fetched")
-    lm = LanguageModel(model, outline, None)
     gradients = makes_edits(params)
     tokens = _PASS[gradients]
     a_token = bytes_of_a_token(lm, torch_dtype(params["dtype"]), gradients=gradients)
@@ -225,7 +231,7 @@ def _peak_memory(params: Params, weights: int, copies: int, free: int | None) ->
         parts.append(f"second moments {moments / _GIB:.1f}")
     peak = weights + activations + moments
     text = (
-        f"peak memory of {model}: about {peak / _GIB:.1f} GiB by an estimate ({', '.join(parts)})"
+        f"peak memory of {lm.name}: about {peak / _GIB:.1f} GiB by an estimate ({', '.join(parts)})"
     )
     if free is not None and weights <= free < peak:
         text += f"; {free / _GIB:.1f} are free, so batches will be smaller and slower"

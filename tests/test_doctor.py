@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -240,13 +241,24 @@ def test_terms_are_accepted_first(params_of):
     assert first.endswith("then python -m helpers fetch gemma3-270m --accept-terms")
 
 
-def test_a_configuration_that_cannot_be_used_is_a_problem(params_of, tmp_path):
+@pytest.mark.parametrize("model_type", ["nosuch", "mixtral"])  # unknown; not in our table
+def test_a_configuration_that_cannot_be_used_is_a_problem(params_of, tmp_path, model_type):
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "nosuch"}')
+    small = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 99}
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type, **small}))
     (problem,) = problems(params_of(model=str(folder), preset="generic", methods=["rome"]))
     assert "its config.json cannot be used" in problem
     assert "\n" not in problem
+
+
+def test_a_model_that_fills_masks_has_an_estimate(tiny_masked, tmp_path):
+    tiny_masked.model.save_pretrained(tmp_path / "bert")
+    params = read_params(PARAMS / "quick" / "05_klob_localisation.yaml")
+    params |= {"model": str(tmp_path / "bert"), "masked": True, "published": []}
+    findings = needs_of(params)
+    assert texts(findings, Kind.WRONG, Kind.LACKING) == []
+    assert any("a pass of 4,096 tokens" in finding.text for finding in findings)
 
 
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
