@@ -230,7 +230,8 @@ class Difference(Contrast):
     error, so that its interval holds zero.
     """
 
-    could_show: float  # the smallest difference that as many edits would show in four of five cases
+    # The smallest difference that as many edits would show in four of five cases; NaN where none is.
+    could_show: float
 
     @property
     def verdict(self) -> str:
@@ -242,10 +243,14 @@ class Difference(Contrast):
 
 
 def paired_difference(first: Table, second: Table) -> Difference:
-    """Second minus first capped ratio of ``sums_of``, over the edits of both, with Student's t interval."""
+    """Second minus first capped ratio of ``sums_of``, over the edits of both, with Student's t interval, cut
+    at -1 and 1.
+    """
     changes = (capped_ratios(second) - capped_ratios(first)).dropna().to_numpy(float)
     change = mean_interval(changes)
+    low, high = np.clip([change.low, change.high], -1.0, 1.0)
     n = len(changes)
+    change = Estimate(change.mean, float(low), float(high), n)
     if n < 2:
         return Difference(change, float("nan"), float("nan"))
     if n <= _ALL_SIGNS:
@@ -254,7 +259,8 @@ def paired_difference(first: Table, second: Table) -> Difference:
         draws = np.random.default_rng(0).choice((1, -1), size=(_RESAMPLES, n))
         signs = np.vstack([np.ones((1, n), dtype=draws.dtype), draws])
     p_value = (np.abs(signs @ changes) >= abs(changes.sum()) * (1 - 1e-9)).mean()
-    return Difference(change, float(p_value), detectable(changes))
+    least = detectable(changes)
+    return Difference(change, float(p_value), least if least <= 1 else float("nan"))
 
 
 def fluency(text: str) -> float:

@@ -386,6 +386,20 @@ def paper_lengths() -> Table:
     return ordered(wide.reset_index())
 
 
+def scalability_table() -> Table:
+    """The authors' repository on Harry Potter's case: IFR by chain length and overall, and CKP, pooled; the
+    first row has the number of chains.
+    """
+    rows = published_table("thinkedit_scalability")
+    column = rows["steps"].where(rows["metric"] != "ckp", "CKP")
+    wide = rows.assign(column=column).pivot(index=KEYS, columns="column", values="value")
+    counts = wide.loc[[("", "")]].rename({"": "chains"}, level="model")
+    counts[OVERALL] = counts[list(STEPS[1:])].sum(axis=1)
+    by_method = ordered(wide.drop(("", "")).reset_index())
+    table = pd.concat([counts.reset_index(), by_method], ignore_index=True)
+    return table[[*KEYS, *STEPS, "CKP"]]
+
+
 def chain_length_table() -> Table:
     """Chains by number of steps: the paper's Table 4, and the two published files."""
     rows = published_table("thinkedit_table_4").astype({"value": int})
@@ -409,7 +423,9 @@ def as_text(table: Table, *, digits: int = 2) -> Table:
     """
     shown: dict[str, Sequence[str] | pd.Series] = {}
     shown |= {name: table[name] for name in (*KEYS, "APP") if name in table}
-    measures = [str(column).removesuffix(" terms") for column in table if " terms" in str(column)]
+    measures = [
+        str(column).removesuffix(" terms") for column in table if str(column).endswith(" terms")
+    ]
     for name in measures:
         ends = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
         shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]

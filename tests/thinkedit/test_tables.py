@@ -254,6 +254,21 @@ def test_intervals_by_wording_are_of_edits_that_share_a_prompt():
     assert high - low > 100 * (over_edits["CKP high"] - over_edits["CKP low"])
 
 
+def test_the_authors_repository_is_shown_as_it_prints():
+    table = tables.scalability_table().set_index(["model", "method"])
+    assert len(table) == 16
+    assert table.loc[("chains", ""), ["1", "2", "3", "4", "5", "overall"]].tolist() == [
+        1,
+        19,
+        40,
+        34,
+        6,
+        100,
+    ]
+    alphaedit = table.loc[("llama3-8b-instruct", "alphaedit")]
+    assert alphaedit[["overall", "1", "5", "CKP"]].tolist() == [0.678, 0.342, 0.478, 0.9001]
+
+
 def test_what_the_unedited_models_know_is_next_to_the_papers_base_rates():
     table = tables.known_table([archive("thinkedit").get(model) for model in KNOWGIC])
     table = table.set_index("model")
