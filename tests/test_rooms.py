@@ -49,4 +49,3 @@ def test_rooms_import_only_from_below():
 def test_no_paper_imports_another_without_a_reason(paper):
     others = {(a, b) for a, b in imports() if a == paper and b in PAPERS}
     assert others <= set(ALLOWED)
-
