@@ -15,7 +15,6 @@ from helpers.peak.tables import MAIN_TABLES, PAPER_NAMES
 from helpers.results.archive import Run
 from helpers.results.text import published_table
 from helpers.thinkedit import tables as thinkedit
-from helpers.thinkedit.metrics import BY_RANK
 
 DATASET, MODE = "peak-cf", "sequential"
 # Column of the metrics: its title, with the direction that is better.
@@ -33,7 +32,8 @@ _NOTE = (
     "One row per editor and model. The first line of a cell is ours with its 95 % interval. The range in "
     f"brackets is over the paper's own, larger models. PEAK's measures are of {DATASET}, in percent, with "
     "LS as the authors' code computes it; ThinkEdit's are of KnowGIC's sequential edits, exact "
-    "probabilities. *n* counts PEAK's records; an editor with 20 comes from the ablations."
+    "probabilities, means over edits of at most 1 each (the paper pools). "
+    "*n* counts PEAK's records; an editor with 20 comes from the ablations."
 )
 # Word joiners at its sides: a narrow column breaks the line before a range, not within it.
 _DASH = "\u2060–\u2060"
@@ -78,7 +78,7 @@ def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run,
     stored = tuple(run for run in runs if "exact" in run.kinds and not thinkedit.is_recalled(run))
     if not stored:
         return
-    found = thinkedit.evaluate(stored, rule=BY_RANK)
+    found = thinkedit.evaluate(stored)
     for row in thinkedit.as_text(thinkedit.technique_table(found, mode=MODE)).to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}

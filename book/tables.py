@@ -18,7 +18,7 @@ from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_s
 from helpers.results.archive import PACKAGED_WORDS, Archive, Run
 from helpers.results.show import table_html
 from helpers.thinkedit import tables as thinkedit
-from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known
+from helpers.thinkedit.metrics import DEFAULT
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&$|~])")
 _MOST_ROWS = 12  # of a table that is in sight; a longer one is a click away
@@ -118,33 +118,37 @@ def _klob(folder: Path) -> Iterator[str]:
 def _thinkedit(folder: Path) -> Iterator[str]:
     runs = runs_of(folder)
     recalled = tuple(run for run in runs if thinkedit.is_recalled(run))
-    yield from _chains("What the model recalls", recalled, DEFAULT)
+    yield from _chains("What the model recalls", recalled)
     given = tuple(run for run in runs if not thinkedit.is_recalled(run))
-    yield from _chains("KnowGIC", given, BY_RANK, printed=thinkedit.paper_techniques().round(3))
+    yield from _chains("KnowGIC", given, printed=thinkedit.paper_techniques().round(3))
 
 
 def _chains(
-    graphs: str, stored: tuple[Run, ...], rule: Known, *, printed: pd.DataFrame | None = None
+    graphs: str, stored: tuple[Run, ...], *, printed: pd.DataFrame | None = None
 ) -> Iterator[str]:
     """IFR and CKP of runs on one kind of graph, by estimator and mode; the paper's next to sequences."""
     for estimator, words in _ESTIMATORS.items():
         runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
             continue
-        found = thinkedit.evaluate(runs, estimator=estimator, rule=rule)
+        found = thinkedit.evaluate(runs, estimator=estimator)
         if estimator == "exact":
-            words = f"{words}, {rule}"
+            words = f"{words}, {DEFAULT}"
         for mode in _MODES:
             if mode not in set(found["mode"]):
                 continue
             yield f"### {graphs}, edits {mode}, {words}"
             yield escaped(thinkedit.caption_of(runs, f"{estimator}, {mode}", kind=estimator))
-            yield "Pooled, with 95 % intervals. IFR: lower is better; CKP: higher is better."
+            yield (
+                "Means over edits with 95 % intervals; pooled as the paper pools, with the range without one"
+                " edit and the largest edit's share; n: edits (chains or facts). IFR: lower is better; CKP:"
+                " higher is better."
+            )
             table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
             table = table.sort_values("model", key=lambda names: names.map(_place), kind="stable")
             yield html(table.set_index(["model", "method"]))
             if printed is not None and mode == "sequential":
-                yield "The paper's (Tables 5 and 6):"
+                yield "The paper's, pooled (Tables 5 and 6):"
                 yield html(printed.set_index(["model", "method"]))
 
 

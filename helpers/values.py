@@ -24,7 +24,7 @@ from helpers.peak.records import load_peak
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
 from helpers.thinkedit.knowgic import load_edits
-from helpers.thinkedit.run import MODES
+from helpers.thinkedit.modes import MODES
 from helpers.thinkedit.scores import ESTIMATORS
 from helpers.triples.sources import check_source
 

@@ -129,8 +129,9 @@ class Memoised(Editor):
         self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """The base editor's independent updates."""
-        return list(self._once("edit", requests, self.base.edit))
+        """The base editor's independent updates, each made once, whatever it is asked for with."""
+        how = "edit" + json.dumps(self.settings(), sort_keys=True)
+        return memoised(self.memo, how, requests, self.base.edit)
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """The base editor's joint update."""

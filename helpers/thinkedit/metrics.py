@@ -6,6 +6,10 @@ along a chain of n facts. IFR is the mean of R'/R over the *deducible* chains (e
 before), weighted by 1/√n; CKP is the mean of p'/p over the known facts about other subjects:
 
     IFR = Σ R'/R · 1/√n ÷ Σ 1/√n        CKP = Σ p'/p ÷ number of facts
+
+The paper pools: its sums run over all edits at once, so that one edit with many chains, or one improbable
+fact that an edit makes a million times as probable, can be the whole result. Here the measure is the mean
+over edits of each edit's own ratio, at most 1 (``capped_mean``); the pooled one is next to it (``pooled``).
 """
 
 from __future__ import annotations
@@ -19,16 +23,17 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from pandas import DataFrame as Table
 
 from helpers.records import compared
-from helpers.results.statistics import LEVEL, Contrast, Estimate
+from helpers.results.statistics import LEVEL, Contrast, Estimate, defined, mean_interval
 from helpers.results.text import INCONCLUSIVE
-from helpers.samples.design import POWER
+from helpers.samples.design import detectable
 from helpers.thinkedit.knowgic import Edit
 
 OVERALL, DEEP = "overall", "Deep-edited"
+SUCCESSFUL = "IFR of successful edits"
 DIRECT, OWN = "the edited fact", "other facts about its subject"
 _SUCCESS = {"edit": "Efficacy", "paraphrase": "Generalisation", "neighbour": "Specificity"}
 _FACT = ["case_id", "item"]
@@ -56,8 +61,9 @@ class Known:
         return likely | (scores["original_sum"] > rivals) if self.top else likely
 
 
-DEFAULT = Known()
-BY_RANK = Known(top=True)  # for other models' graphs
+DEFAULT = Known()  # in every mean that is set next to the paper's
+# More facts of other models' graphs, of any probability: a ratio can be 10^6. For single edits and counts.
+BY_RANK = Known(top=True)
 
 
 def chain_index(edits: Sequence[Edit]) -> Table:
@@ -158,53 +164,104 @@ def recovery_by_steps(folded: Table) -> Table:
     return table.assign(value=kept["top"] / kept["bottom"]).reset_index()
 
 
-def pooled(sums: Table) -> Estimate:
-    """Ratio of the sums, bootstrapped over edits; too narrow where a few of them hold most chains."""
-    n = len(sums)
-    value = float(sums["top"].sum() / sums["bottom"].sum()) if n else float("nan")
-    if n < 2:
-        return Estimate(value, float("nan"), float("nan"), n)
-    low, high = np.quantile(_resampled(sums), [LEVEL / 2, 1 - LEVEL / 2])
-    return Estimate(value, float(low), float(high), n)
+def capped_mean(sums: Table) -> Estimate:
+    """Mean over edits of each edit's own ratio, at most 1: the measure that claims and verdicts use.
+
+    No edit weighs more than another, and none more than 1, whatever it holds.
+    """
+    return bounded_interval(capped_ratios(sums))
 
 
-def _resampled(sums: Table) -> NDArray[np.float64]:
-    """Ratios of resampled edits, [resamples]; the same draws for all tables of as many edits."""
-    n = len(sums)
-    drawn = np.random.default_rng(0).integers(n, size=(_RESAMPLES, n))
-    top, bottom = (sums[name].to_numpy(float)[drawn].sum(axis=1) for name in ("top", "bottom"))
-    ratios: NDArray[np.float64] = top / bottom
-    return ratios
+def capped_ratios(sums: Table) -> pd.Series:
+    """min(1, top / bottom) of every edit, by its number."""
+    ratios = sums.set_index("edit")["top"] / sums.set_index("edit")["bottom"]
+    return ratios.clip(upper=1.0)
+
+
+def bounded_interval(values: ArrayLike) -> Estimate:
+    """Mean of values between 0 and 1 with Student's t interval, each end with one more value, which lies at
+    the bound that the end excludes.
+
+    Student's own interval is too narrow where nearly all values are 0 or 1: of 60 edits that leave
+    nothing it would say that none ever does.
+    """
+    numbers = defined(values)
+    if not len(numbers):
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    low = mean_interval([*numbers, 0.0]).low
+    high = mean_interval([*numbers, 1.0]).high
+    return Estimate(float(numbers.mean()), max(0.0, low), min(1.0, high), len(numbers))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A ratio of sums over all edits at once, as the paper pools, and how far one edit decides it."""
+
+    ratio: float
+    low: float  # the lowest and the highest ratio that is left without one of the edits
+    high: float
+    share: float  # of the numerator, that of the edit which holds most of it
+
+    def __str__(self) -> str:
+        if np.isnan(self.ratio):
+            return "n/a"
+        left = "" if np.isnan(self.low) else f"{self.low:.2f} to {self.high:.2f}; "
+        return f"{self.ratio:.2f} ({left}{100 * self.share:.0f} %)"
+
+
+def pooled(sums: Table) -> Pooled:
+    """The ratio of the sums; NaN without edits, and of one edit no ratio is left without it."""
+    top, bottom = sums["top"].to_numpy(float), sums["bottom"].to_numpy(float)
+    nan = float("nan")
+    if not len(sums):
+        return Pooled(nan, nan, nan, nan)
+    ratio = float(top.sum() / bottom.sum())
+    share = float(top.max() / top.sum()) if top.any() else nan
+    if len(sums) < 2:
+        return Pooled(ratio, nan, nan, share)
+    without = (top.sum() - top) / (bottom.sum() - bottom)
+    return Pooled(ratio, float(without.min()), float(without.max()), share)
 
 
 @dataclass(frozen=True)
 class Difference(Contrast):
-    """A pooled difference on the same edits, tested by flipping the signs of edits."""
+    """A mean difference of capped ratios on the same edits, tested by flipping the signs of edits.
 
-    could_show: float  # the smallest difference that as many edits would show in four of five cases
+    One edit alone decides no verdict: a mean that is one edit's change is no larger than its own standard
+    error, so that its interval holds zero.
+    """
+
+    # The smallest difference that as many edits would show in four of five cases; NaN where none is.
+    could_show: float
 
     @property
     def verdict(self) -> str:
         """``more``, ``less``, or ``inconclusive`` where chance explains the difference."""
-        if not self.p_value < LEVEL:
+        change = self.difference
+        if not self.p_value < LEVEL or not change.low * change.high > 0:
             return INCONCLUSIVE
-        return "more" if self.difference.mean > 0 else "less"
+        return "more" if change.mean > 0 else "less"
 
 
 def paired_difference(first: Table, second: Table) -> Difference:
-    """Second minus first pooled ratio of ``sums_of``, over the edits of both; denominators are equal."""
-    both = first.merge(second, on="edit", suffixes=("_first", ""))
-    both = both.assign(top=both["top"] - both["top_first"])
-    change, n = both["top"].to_numpy(float), len(both)
+    """Second minus first capped ratio of ``sums_of``, over the edits of both, with Student's t interval, cut
+    at -1 and 1.
+    """
+    changes = (capped_ratios(second) - capped_ratios(first)).dropna().to_numpy(float)
+    change = mean_interval(changes)
+    low, high = np.clip([change.low, change.high], -1.0, 1.0)
+    n = len(changes)
+    change = Estimate(change.mean, float(low), float(high), n)
     if n < 2:
-        return Difference(pooled(both), float("nan"), float("nan"))
+        return Difference(change, float("nan"), float("nan"))
     if n <= _ALL_SIGNS:
         signs = np.array(list(product((1, -1), repeat=n)))
     else:  # what was seen is one of them
         draws = np.random.default_rng(0).choice((1, -1), size=(_RESAMPLES, n))
         signs = np.vstack([np.ones((1, n), dtype=draws.dtype), draws])
-    p_value = (np.abs(signs @ change) >= abs(change.sum()) * (1 - 1e-9)).mean()
-    return Difference(pooled(both), float(p_value), POWER * float(_resampled(both).std()))
+    p_value = (np.abs(signs @ changes) >= abs(changes.sum()) * (1 - 1e-9)).mean()
+    least = detectable(changes)
+    return Difference(change, float(p_value), least if least <= 1 else float("nan"))
 
 
 def fluency(text: str) -> float:

@@ -50,6 +50,12 @@ def kind_of(question: str) -> str:
     return ""
 
 
+def kind_asked(edit: Edit) -> str:
+    """What an edit's own question asks for, or its prompt where no chain words it."""
+    direct = edit.direct_fact
+    return kind_of(direct.question) if direct else edit.prompt
+
+
 def kinds_of(edits: Sequence[Edit]) -> Kinds:
     """Entities of each kind over all edits."""
     kinds: dict[str, set[str]] = defaultdict(set)

@@ -21,6 +21,7 @@ from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
 from helpers.thinkedit.metrics import chain_index
+from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENTIAL
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
@@ -74,7 +75,8 @@ def parts_of(
 ) -> list[Part]:
     """Tables of the unedited model, then of each method and mode, "ESTIMATOR: METHOD, MODE".
 
-    An edit is made once; one that was given up has no rows, unless it is part of a sequence.
+    Where responses are drawn, "none, again" holds a second draw of the unedited model. An edit is made
+    once; one that was given up has no rows, unless it is part of a sequence.
     """
     once = lru_cache(maxsize=1)(lambda method: Memoised(editors[method], {}))
 
@@ -84,7 +86,7 @@ def parts_of(
         if make:
             run.after(once(method), mode)
         table, lost = run.read(editors[method], mode), set[int]()
-        for each in runs if mode != "sequential" else ():
+        for each in runs if mode != SEQUENTIAL else ():
             made = each.read(editors[method], mode, "edits")
             lost |= set(made.loc[made["failure"] != "", "case_id"]) if len(made) else set()
         return table[~table["case_id"].isin(lost)].assign(method=method, mode=mode)
@@ -104,8 +106,10 @@ def parts_of(
         title = f"{run.estimator}: {method}, {mode}"
         return Part(title, settings, partial(stored, make=True), stored, cases)
 
-    asked = [("none", "before"), *product(editors, modes)]
-    return [part(run, method, mode) for method, mode in asked for run in runs]
+    unedited = [part(run, "none", BEFORE) for run in runs]
+    unedited += [part(run.again(), "none", AGAIN) for run in runs if run.estimator == "sampled"]
+    edited = [part(run, *asked) for asked in product(editors, modes) for run in runs]
+    return unedited + edited
 
 
 def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:

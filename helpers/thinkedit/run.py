@@ -1,7 +1,6 @@
 """Edit KnowGIC's facts and score all chains of all edits, in batches under overlays; resumable.
 
-Three modes: *independent* (every edit from the pristine model), *sequential* (edits accumulate; scored at
-the end), *deep* (independent, with the chains' first facts edited as well).
+The ways are those of ``helpers.thinkedit.modes``.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.editing.editor import Editor
+from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.params import one_of
@@ -25,10 +25,9 @@ from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.modes import BEFORE, MODES, PLACEBO, SEQUENTIAL
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
-
-MODES = ("independent", "sequential", "deep")
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class ThinkEditRun:
     estimator: str = "exact"  # or "sampled" (share of responses), "texts" (about each subject)
     samples: int = 5  # responses or texts
     sampling: Sampling | None = None  # by default ``ANSWERS`` or ``TEXTS``
-    seed: int = 0  # draws the targets of deep edits
+    seed: int = 0  # draws the targets of deep edits, and chooses placebos
     chunk: int = 7
     rivals: bool = True  # most of the scoring; the default rule for known facts needs none
 
@@ -57,6 +56,28 @@ class ThinkEditRun:
     def kinds(self) -> Kinds:
         """Entities of each kind over the whole set."""
         return probes.kinds_of(self.universe)
+
+    @cached_property
+    def foreign(self) -> dict[int, Edit]:
+        """The edit that is each edit's placebo, by its ``case_id``: it asks for another kind of object,
+        about a subject that is nowhere in the graph.
+        """
+        topics = [
+            Topic(
+                record=f"case_id {edit.case_id}",
+                relation=probes.kind_asked(edit),
+                subject=edit.subject,
+                names=frozenset(name for chain in edit.chains for name in chain.nodes),
+            )
+            for edit in self.edits
+        ]
+        chosen = foreign_records(topics, seed=self.seed)
+        pairs = zip(self.edits, chosen, strict=True)
+        return {edit.case_id: self.edits[place] for edit, place in pairs}
+
+    def again(self) -> ThinkEditRun:
+        """The same with other random numbers: what two draws of one model differ by."""
+        return replace(self, sampling=replace(self.drawn, seed=self.drawn.seed + 1))
 
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
@@ -80,7 +101,7 @@ class ThinkEditRun:
         updates = self._updates(editor, mode, edits)
         failures = [update.diagnostics.get("failure", "") for update in updates]
         made = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
-        sequence = mode == "sequential"
+        sequence = mode == SEQUENTIAL
         if sequence:  # one edited model on the device at a time
             table = self._scored(edits, updates[-1:], [0] * len(edits))
         else:
@@ -96,8 +117,9 @@ class ThinkEditRun:
         if mode == "deep":
             asked = deep.deep_edits(self.model, edits, self.kinds, seed=self.seed)
             return [_whole(editor.edit_jointly(each)) for each in asked]
-        requests = [probes.request_of(edit, self.kinds) for edit in edits]
-        if mode == "sequential":  # kept on the CPU: RECT's updates are dense
+        made = [self.foreign[edit.case_id] for edit in edits] if mode == PLACEBO else edits
+        requests = [probes.request_of(edit, self.kinds) for edit in made]
+        if mode == SEQUENTIAL:  # kept on the CPU: RECT's updates are dense
             return [update.to("cpu") for update in editor.edit_sequentially(requests)]
         return editor.edit(requests)
 
@@ -125,7 +147,7 @@ class ThinkEditRun:
         return probes.probes_of(edit, self.universe, self.kinds)
 
     def _completed(
-        self, make: Any, editor: Editor | None = None, mode: str = "before"
+        self, make: Any, editor: Editor | None = None, mode: str = BEFORE
     ) -> pd.DataFrame:
         """All edits, those that are missing checked before the first of them is made."""
         cases, results = self._opened(editor, mode)
@@ -142,25 +164,34 @@ class ThinkEditRun:
         """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
         how = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
         settings = {**self.settings(), **how, **self.of_mode(mode)}
-        of_all = self.estimator == "texts" or mode in ("sequential", "deep")
+        of_all = self.estimator == "texts" or mode in (SEQUENTIAL, "deep")
         if not of_all:
             del settings["layout"], settings["universe"]
             settings["edits"] = "by content"
         by_id = {edit.case_id: edit for edit in self.edits}
-        chunk = None if mode == "sequential" else self.chunk
-        return Cases(by_id, chunk, None if of_all else self._content), self.store.open(settings)
+        chunk = None if mode == SEQUENTIAL else self.chunk
+        content = None if of_all else self._content
+        if mode == PLACEBO:
+            content = self._content_under_foreign
+        return Cases(by_id, chunk, content), self.store.open(settings)
 
     def of_mode(self, mode: str) -> dict[str, Any]:
         """What rows depend on in this mode alone."""
         if mode == "deep":
             return {"deep": deep.VERSION, "seed": self.seed}
-        alone = mode != "sequential"
-        return {} if alone else {"sequence": [edit.case_id for edit in self.edits]}
+        if mode == SEQUENTIAL:
+            return {"sequence": [edit.case_id for edit in self.edits]}
+        return {"seed": self.seed} if mode == PLACEBO else {}
 
     def _content(self, edit: Edit) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
         asked = [asdict(probe) for probe in self._probes(edit)]
         return asdict(edit), str(probes.request_of(edit, self.kinds)), asked
+
+    def _content_under_foreign(self, edit: Edit) -> Any:
+        """Also the other edit, under which this one's rows are scored."""
+        foreign = self.foreign[edit.case_id]
+        return self._content(edit), str(probes.request_of(foreign, self.kinds))
 
     def settings(self) -> dict[str, Any]:
         """Everything the scores depend on besides the editor and the mode."""

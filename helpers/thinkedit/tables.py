@@ -1,13 +1,14 @@
 """Published runs of ThinkEdit and their tables, the paper's in the same form; needs no model.
 
 A run is one model on one layout of the edits. Its tables are "exact: METHOD, MODE", and so "sampled" and
-"texts" ("none, before" is the unedited model), and *chains* (which facts make up which chains). Means are
-pooled as the authors pool: Definitions 3 and 4 over all edits at once.
+"texts" ("none, before" is the unedited model, "none, again" another draw of it), and *chains* (which facts
+make up which chains). A measure is the mean over edits of each edit's ratio, at most 1; next to it is the
+ratio pooled as the authors pool, by Definitions 3 and 4 over all edits at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -17,19 +18,45 @@ from pandas import DataFrame as Table
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.statistics import Estimate, share_interval
 from helpers.results.text import model_words, published_table, survivors, with_interval
-from helpers.samples.design import with_power
+from helpers.samples.design import clustered_cell, with_power
 from helpers.thinkedit import metrics
-from helpers.thinkedit.knowgic import LAYOUTS
-from helpers.thinkedit.metrics import DEEP, DEFAULT, DIRECT, OVERALL, OWN, Known, pooled, sums_of
+from helpers.thinkedit.knowgic import LAYOUTS, load_edits
+from helpers.thinkedit.metrics import (
+    BY_RANK,
+    DEEP,
+    DEFAULT,
+    DIRECT,
+    OVERALL,
+    OWN,
+    SUCCESSFUL,
+    Known,
+    capped_mean,
+    capped_ratios,
+    pooled,
+    sums_of,
+)
+from helpers.thinkedit.modes import AGAIN, BEFORE, PLACEBO
 
 KEYS = ["model", "method"]
 STEPS = (OVERALL, "1", "2", "3", "4", "5")
 MEASURES = ("IFR", "CKP")
 SHARES = ("Efficacy", "Generalisation", "Specificity")
+PRICE = ("Efficacy", "IFR", SUCCESSFUL, "CKP")  # of APP: what it is a price for, and what is paid
 LONGER = "2 or more"
+UNEDITED_AGAIN = "unedited, again"  # a method's name: what a second draw keeps of the first
 KINDS = (DIRECT, OWN, "CKP")  # facts by what they are about
 _DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")  # of samples and texts
-_ORDER = ("none", "alphaedit", "memit", "rect", "prune", "prune-added", "rome")  # the paper's
+_FORMS = {"fact": "object asked", "reverse": "subject asked", "yes_no": "yes or no"}
+_ORDER = (
+    "none",
+    UNEDITED_AGAIN,
+    "alphaedit",
+    "memit",
+    "rect",
+    "prune",
+    "prune-added",
+    "rome",
+)  # the paper's
 
 
 def is_recalled(run: Run) -> bool:
@@ -78,20 +105,38 @@ def facts_of(
 
 @lru_cache(maxsize=16)
 def evaluate(runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT) -> Table:
-    """``metrics.terms_of`` every model, method and mode, and ``success_terms`` where scores are exact."""
+    """``metrics.terms_of`` every model, method and mode, and ``success_terms`` where scores are exact.
+
+    A second draw of the unedited model is a method of every mode, ``UNEDITED_AGAIN``.
+    """
     found = [Table(columns=[*KEYS, "mode", "measure"], dtype=str)]
     for run in runs:
-        for part in sorted(name for name in run.tables if name.startswith(f"{estimator}: ")):
-            method, mode = part.removeprefix(f"{estimator}: ").split(", ")
-            if mode == "before":
+        names = [name for name in run.tables if name.startswith(f"{estimator}: ")]
+        modes = dict.fromkeys(name.split(", ")[1] for name in names)
+        edited = [mode for mode in modes if mode not in (BEFORE, AGAIN)]
+        for name in names:
+            method, mode = name.removeprefix(f"{estimator}: ").split(", ")
+            if mode == BEFORE:
                 continue
             facts = facts_of(run, method, mode=mode, rule=rule, estimator=estimator)
-            terms = [metrics.terms_of(facts, run.tables["chains"])]
+            terms = metrics.terms_of(facts, run.tables["chains"])
             if estimator == "exact":
-                terms.append(metrics.success_terms(run.tables[part]))
-            of = {"model": model_of(run), "method": method, "mode": mode}
-            found += [table.assign(**of) for table in terms]
+                success = metrics.success_terms(run.tables[name])
+                terms = pd.concat([terms, success, _of_successful(terms, success)])
+            if mode == AGAIN:
+                keys = {"model": model_of(run), "method": UNEDITED_AGAIN}
+                found += [terms.assign(**keys, mode=each) for each in edited]
+            else:
+                found.append(terms.assign(model=model_of(run), method=method, mode=mode))
     return pd.concat(found[1:] or found, ignore_index=True)
+
+
+def _of_successful(terms: Table, success: Table) -> Table:
+    """The chains of the edits that succeed: of an edit that fails, much is left for another reason."""
+    efficacy = success[success["measure"] == "Efficacy"]
+    successful = efficacy.loc[efficacy["ratio"] == 1, "edit"]
+    of_them = (terms["measure"] == "IFR") & terms["edit"].isin(successful)
+    return terms[of_them].assign(measure=SUCCESSFUL)
 
 
 def split_app(found: Table) -> tuple[Table, Table]:
@@ -109,83 +154,213 @@ def by_method(found: Table, mode: str) -> dict[tuple[str, str], Table]:
     return {(str(model), str(method)): part for (model, method), part in own.groupby(KEYS)}
 
 
-def pooled_table(found: Table, measures: Sequence[str], *, mode: str) -> Table:
-    """Each measure with its 95 % interval (``IFR low``, ``IFR high``, …), a row per method; ``terms`` counts
-    the chains or facts of each measure, ``edits`` the edits of the first.
+def measure_table(found: Table, measures: Sequence[str], *, mode: str) -> Table:
+    """A row per method. Of each measure its mean over edits (``IFR``) with its 95 % interval (``IFR low``,
+    ``IFR high``), the numbers of ``IFR edits`` and ``IFR terms`` (chains or facts), and, of ratios, the
+    ``Pooled`` one as the paper takes it (``IFR pooled``).
     """
     rows = []
     for (model, method), terms in by_method(found, mode).items():
         row: dict[str, object] = {"model": model, "method": method}
-        parts = [terms[terms["measure"] == name] for name in measures]
-        for name, part in zip(measures, parts, strict=True):
-            share = name in (*SHARES, DEEP)
-            mean = share_interval(part["ratio"]) if share else pooled(sums_of(part))
+        for name in measures:
+            of_measure = terms[terms["measure"] == name]
+            sums = sums_of(of_measure)
+            if name in (*SHARES, DEEP):
+                mean = share_interval(of_measure["ratio"])
+            else:
+                mean = capped_mean(sums)
+                if name != SUCCESSFUL:
+                    row[f"{name} pooled"] = pooled(sums)
             row |= {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
-        row["terms"] = "/".join(str(len(part)) for part in parts)
-        rows.append(row | {"edits": parts[0]["edit"].nunique()})
+            row |= {f"{name} edits": len(sums), f"{name} terms": len(of_measure)}
+        rows.append(row)
     return ordered(Table(rows))
 
 
 def technique_table(found: Table, *, mode: str) -> Table:
-    """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method;
-    ``chains`` and ``edits`` are behind IFR, ``facts`` behind CKP.
-    """
+    """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method."""
     shares = [name for name in SHARES if (found["measure"] == name).any()]
-    table = pooled_table(found, [*MEASURES, *shares], mode=mode)
-    counts = table["terms"].str.split("/", expand=True).astype(int)
-    table.insert(table.shape[1] - 2, "chains", counts[0])
-    return table.rename(columns={"terms": "facts"}).assign(facts=counts[1])
+    return measure_table(found, [*MEASURES, *shares], mode=mode)
+
+
+def app_table(plain: Table, with_app: Table, *, mode: str) -> Table:
+    """Each method that has both, without and with APP, on the same edits: IFR and CKP next to the efficacy
+    that they cost.
+    """
+    edits = [*KEYS, "mode", "edit"]
+    shared = plain[edits].merge(with_app[edits]).drop_duplicates()
+    sides = {"without": plain, "with": with_app}
+    rows = [
+        measure_table(terms.merge(shared), PRICE, mode=mode).assign(APP=side)
+        for side, terms in sides.items()
+    ]
+    table = ordered(pd.concat(rows, ignore_index=True))
+    table.insert(len(KEYS), "APP", table.pop("APP"))
+    return table
 
 
 def deep_table(found: Table, *, mode: str) -> Table:
     """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
-    return pooled_table(found, [DEEP], mode=mode).drop(columns="terms").query("edits > 0")
+    return measure_table(found, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
 
 
 def length_table(found: Table, *, mode: str) -> Table:
-    """IFR overall and by chain length (the paper's Table 10), and the deducible ``chains`` behind each."""
+    """IFR overall and by chain length (the paper's Table 10), from the deducible chains of each."""
     chains = found[found["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
     longer = chains[chains["length"] > 1].assign(measure=LONGER)
     every = pd.concat([chains.assign(measure=OVERALL), by_length, longer])
-    table = pooled_table(every, [*STEPS, LONGER], mode=mode)
-    return table.rename(columns={"terms": "chains"}).drop(columns="edits")
+    return measure_table(every, [*STEPS, LONGER], mode=mode)
 
 
 def difference_table(
-    found: Table, other: Table, *, mode: str, other_mode: str = "", than: str = ""
+    found: Table,
+    other: Table,
+    *,
+    mode: str,
+    other_mode: str = "",
+    than: str = "",
+    measures: Sequence[str] = MEASURES,
 ) -> Table:
-    """Pooled differences on the same edits: each method's measures minus those in the other evaluation.
+    """Mean differences on the same edits: each method's measures minus those in the other evaluation.
 
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode.
-    ``verdict`` is by flipping signs, ``Holm`` corrected for all tests, ``could show`` see ``Difference``.
     """
     theirs = by_method(other, other_mode or mode)
-    rows, p_values = [], []
+    pairs = {}
     for (model, method), own in by_method(found, mode).items():
         terms = theirs.get((model, than or method))
-        if terms is None or method == than:
-            continue
-        for measure in MEASURES:
-            before, after = (sums_of(t[t["measure"] == measure]) for t in (terms, own))
-            test = metrics.paired_difference(before, after)
-            change = test.difference
-            if change.n:
-                p_values.append(test.p_value)
-                key, shown = (model, method, measure), round(test.could_show, 2)
-                text = with_interval(change, signed=True)
-                rows.append((*key, text, change.n, test.verdict, "", shown))
+        if terms is not None and method != than:
+            for measure in measures:
+                first = sums_of(terms[terms["measure"] == measure])
+                second = sums_of(own[own["measure"] == measure])
+                pairs[model, method, measure] = first, second
+    return _tested(pairs)
+
+
+def longer_table(found: Table, *, mode: str) -> Table:
+    """IFR along chains of two steps or more minus that of the direct question, over edits with both."""
+    pairs = {}
+    for (model, method), terms in by_method(found, mode).items():
+        chains = terms[terms["measure"] == "IFR"]
+        direct, longer = chains[chains["length"] == 1], chains[chains["length"] > 1]
+        pairs[model, method, "IFR"] = sums_of(direct), sums_of(longer)
+    return _tested(pairs)
+
+
+def placebo_table(found: Table) -> Table:
+    """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
+    made = set(found["mode"])
+    if PLACEBO not in made:
+        raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
+    measures = ("IFR", OWN, "CKP")
+    of_both = {"mode": "independent", "other_mode": PLACEBO}
+    return difference_table(found, found, measures=measures, **of_both)
+
+
+def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
+    """Differences of capped ratios by (model, method, measure), from sums of the first and second side.
+
+    ``verdict`` is by flipping signs, ``Holm`` corrected for all tests, ``could show`` see ``Difference``.
+    """
+    rows, p_values = [], []
+    for key, (first, second) in pairs.items():
+        test = metrics.paired_difference(first, second)
+        change = test.difference
+        if change.n:
+            p_values.append(test.p_value)
+            text = with_interval(change, signed=True)
+            rows.append((*key, text, change.n, test.verdict, "", round(test.could_show, 2)))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     table = Table(rows, columns=names)
     table = table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
     return with_power(table, table["could show"], table["edits"], digits=2)
 
 
+def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Table:
+    """Measures of edits made alone, with intervals over edits and, in points, over the wordings of edit
+    prompts, which edits share: edits of one wording may be alike. For packaged graphs, which have texts.
+    """
+    rows = []
+    for run in runs:
+        wording = {edit.case_id: edit.prompt for edit in load_edits(run.about.source["layout"])}
+        for (model, method), terms in by_method(evaluate((run,)), "independent").items():
+            row: dict[str, object] = {"model": model, "method": method}
+            for name in measures:
+                sums = sums_of(terms[terms["measure"] == name])
+                ratios = capped_ratios(sums)
+                by_wording = ratios.set_axis(ratios.index.map(wording)).rename_axis("relation")
+                row[name] = with_interval(capped_mean(sums))
+                row[f"{name}, by wording"] = clustered_cell([by_wording], False)
+            rows.append(row)
+    return ordered(Table(rows))
+
+
+def known_table(runs: Sequence[Run]) -> Table:
+    """Facts and chains that each unedited model knows, by each rule; of those asked for in responses, the
+    share that one response of five names at least, as in the paper's Appendix A.
+    """
+    rows = []
+    for run in runs:
+        scores = run.tables["exact: none, before"]
+        row: dict[str, object] = {"model": model_of(run)}
+        for rule in (DEFAULT, BY_RANK):
+            facts = metrics.facts_table(scores, scores, rule=rule)
+            chains = metrics.chain_table(facts, run.tables["chains"])
+            known, deducible = facts["known_before"].sum(), chains["kept"].sum()
+            words = "of any probability" if rule.top else f"of at least {rule.threshold:g}"
+            row[f"facts {words}"] = f"{known} of {len(facts)}"
+            row[f"chains {words}"] = f"{deducible} of {len(chains)}"
+        row["named once in five"] = "n/a"
+        if "sampled" in run.kinds:
+            named = run.tables["sampled: none, before"]["hits"] > 0
+            row["named once in five"] = with_interval(share_interval(named.astype(float)))
+        rows.append(row)
+    printed = published_table("thinkedit_appendix_a")
+    for model, share in zip(printed["model"], printed["value"], strict=True):
+        rows.append({"model": f"{model}, the paper", "named once in five": f"{share:.2f}"})
+    return Table(rows).fillna("–")
+
+
+def form_table(runs: Sequence[Run], *, mode: str) -> Table:
+    """Three ways to ask for the facts about the edited subject (Figures 11 to 14), before and after edits.
+
+    Means over edits: the probability of the object, that of the subject where the object is given, and the
+    share of facts to which *yes* is a more probable answer than *no*.
+    """
+    parts = []
+    for run in runs:
+        for name in run.tables:
+            kind, _, made = name.partition(": ")
+            if kind == "exact" and made.split(", ")[1] in (BEFORE, mode):
+                scores = run.tables[name]
+                if {*_FORMS} <= {*scores["form"]}:
+                    method = made.split(", ")[0]
+                    parts.append(_forms(scores).assign(model=model_of(run), method=method))
+    if not parts:
+        raise ArchiveError(
+            "no run asks for subjects, or with yes or no: publish with KnowGIC's edits"
+        )
+    return ordered(pd.concat(parts)[[*KEYS, *_FORMS.values(), "edits", "facts"]])
+
+
+def _forms(scores: Table) -> Table:
+    """One row: each form's mean over edits, of the facts that all forms ask for."""
+    asked = scores[scores["form"].isin(list(_FORMS))]
+    yes = (asked["original_sum"] > asked["other_sum"]).astype(float)
+    answer = np.exp(asked["original_named"]).where(asked["form"] != "yes_no", yes)
+    asked = asked.assign(answer=answer.astype(float))
+    by_fact = asked.pivot(index=["case_id", "item"], columns="form", values="answer").dropna()
+    by_edit = by_fact.groupby("case_id").mean()
+    means = by_edit.mean().rename(_FORMS).to_frame().T
+    return means.assign(edits=len(by_edit), facts=len(by_fact))
+
+
 def text_table(runs: Sequence[Run], *, mode: str) -> Table:
     """Mean fluency (bits) and consistency of texts about ``n`` edited subjects."""
     found = [run.joined("texts").assign(model=run.about.source["model"]) for run in runs]
     texts = pd.concat(found)
-    chosen = texts[texts["mode"].isin(["before", mode])]
+    chosen = texts[texts["mode"].isin([BEFORE, mode])]
     groups = chosen.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
     means = groups[["fluency", "consistency"]].mean()
     return ordered(means.assign(n=groups.size()).reset_index())
@@ -211,6 +386,20 @@ def paper_lengths() -> Table:
     return ordered(wide.reset_index())
 
 
+def scalability_table() -> Table:
+    """The authors' repository on Harry Potter's case: IFR by chain length and overall, and CKP, pooled; the
+    first row has the number of chains.
+    """
+    rows = published_table("thinkedit_scalability")
+    column = rows["steps"].where(rows["metric"] != "ckp", "CKP")
+    wide = rows.assign(column=column).pivot(index=KEYS, columns="column", values="value")
+    counts = wide.loc[[("", "")]].rename({"": "chains"}, level="model")
+    counts[OVERALL] = counts[list(STEPS[1:])].sum(axis=1)
+    by_method = ordered(wide.drop(("", "")).reset_index())
+    table = pd.concat([counts.reset_index(), by_method], ignore_index=True)
+    return table[[*KEYS, *STEPS, "CKP"]]
+
+
 def chain_length_table() -> Table:
     """Chains by number of steps: the paper's Table 4, and the two published files."""
     rows = published_table("thinkedit_table_4").astype({"value": int})
@@ -229,11 +418,22 @@ def ordered(table: Table) -> Table:
 
 
 def as_text(table: Table, *, digits: int = 2) -> Table:
-    """A table whose measures are text with their intervals in brackets."""
-    shown = table.copy()
-    for name in (*MEASURES, *SHARES, DEEP, DIRECT, OWN):
-        if name in table:
-            ends = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
-            shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]
-            shown = shown.drop(columns=[f"{name} low", f"{name} high"])
-    return shown
+    """A table whose measures are text with their intervals in brackets. Next to each are the ``Pooled``
+    ratio, with its range without one edit and the largest edit's share, and n, edits and terms.
+    """
+    shown: dict[str, Sequence[str] | pd.Series] = {}
+    shown |= {name: table[name] for name in (*KEYS, "APP") if name in table}
+    measures = [
+        str(column).removesuffix(" terms") for column in table if str(column).endswith(" terms")
+    ]
+    for name in measures:
+        ends = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
+        shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]
+        if f"{name} pooled" in table:
+            shown[f"{name}, the paper's pooling"] = table[f"{name} pooled"].map(str)
+        if name not in SHARES:
+            counts = table[f"{name} edits"].map(str)
+            if (table[f"{name} terms"] != table[f"{name} edits"]).any():
+                counts += table[f"{name} terms"].map(" ({})".format)
+            shown[f"n {name}"] = counts
+    return Table(shown)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.results.archive import archive
 from helpers.results.text import published_table
 from helpers.thinkedit import metrics
 from helpers.thinkedit.metrics import (
@@ -15,6 +16,9 @@ from helpers.thinkedit.metrics import (
     DIRECT,
     OWN,
     Known,
+    bounded_interval,
+    capped_mean,
+    capped_ratios,
     chain_table,
     consistency,
     facts_table,
@@ -27,6 +31,7 @@ from helpers.thinkedit.metrics import (
     sums_of,
     terms_of,
 )
+from helpers.thinkedit.tables import evaluate
 
 Pairs = list[tuple[float, float]]
 
@@ -51,7 +56,7 @@ def terms(*chains: Pairs, own: bool = True) -> pd.DataFrame:
 
 
 def value_of(found: pd.DataFrame, measure: str) -> float:
-    return pooled(sums_of(found[found["measure"] == measure])).mean
+    return pooled(sums_of(found[found["measure"] == measure])).ratio
 
 
 def test_recovery_by_hand():
@@ -141,24 +146,64 @@ def sums(*values: float) -> pd.DataFrame:
 
 
 def test_a_difference_is_judged_by_flipping_signs():
-    ones = sums(*[1.0] * 6)
+    zeros = sums(*[0.0] * 6)
     six, five = (
-        paired_difference(part, part.assign(top=part["top"] + 0.5)) for part in (ones, ones[:5])
+        paired_difference(part, part.assign(top=part["top"] + 0.5)) for part in (zeros, zeros[:5])
     )
     assert (six.difference.mean, six.difference.n) == (0.5, 6)
     assert six.p_value == pytest.approx(2 / 2**6)
     assert five.p_value == pytest.approx(2 / 2**5)
     assert (six.verdict, five.verdict) == ("more", "inconclusive")
-    mixed = paired_difference(ones, sums(1.5, 0.5, 1.5, 0.5, 1.5, 0.5))
+    mixed = paired_difference(sums(*[0.5] * 6), sums(0.75, 0.25, 0.75, 0.25, 0.75, 0.25))
     assert (mixed.p_value, mixed.verdict) == (1.0, "inconclusive")
     assert mixed.difference.low < 0 < mixed.difference.high
-    assert mixed.could_show > 0.3
-    assert np.isnan(paired_difference(ones[:1], ones[:1]).p_value)
+    assert mixed.could_show > 0.2
+    assert np.isnan(paired_difference(zeros[:1], zeros[:1]).p_value)
+
+
+def test_one_edit_decides_no_difference():
+    """Neither a million times as much, which counts as 1, nor the only change among many."""
+    nothing, one = sums(*[0.0] * 21), sums(1e6, *[0.0] * 20)
+    test = paired_difference(nothing, one)
+    assert test.difference.mean == pytest.approx(1 / 21)
+    assert test.verdict == "inconclusive"
+    tiny = sums(1e6, *[1e-6] * 9)  # all signs alike: flipping them alone would find it
+    assert paired_difference(sums(*[0.0] * 10), tiny).verdict == "inconclusive"
 
 
 def test_pooling_weighs_edits_by_what_they_hold():
-    unequal = pd.DataFrame({"edit": [1, 2], "top": [9.0, 0.0], "bottom": [9.0, 1.0]})
-    assert pooled(unequal).mean == pytest.approx(0.9)
+    unequal = pd.DataFrame({"edit": [1, 2, 3], "top": [9.0, 0.0, 1.0], "bottom": [8.0, 1.0, 1.0]})
+    found = pooled(unequal)
+    assert found.ratio == pytest.approx(1.0)
+    assert (found.low, found.high) == (pytest.approx(1 / 2), pytest.approx(10 / 9))
+    assert found.share == pytest.approx(0.9)
+    assert str(found) == "1.00 (0.50 to 1.11; 90 %)"
+    assert capped_mean(unequal).mean == pytest.approx((1 + 0 + 1) / 3)
+    assert str(pooled(unequal[:0])) == "n/a"
+
+
+def test_an_interval_of_what_was_never_seen_has_a_width():
+    for n, within in ((10, 0.31), (60, 0.06)):  # Clopper and Pearson's upper ends
+        none, all_left = bounded_interval([0.0] * n), bounded_interval([1.0] * n)
+        assert (none.mean, none.low) == (0.0, 0.0)
+        assert within / 2 < none.high < within
+        assert all_left.low == pytest.approx(1 - none.high)
+    assert np.isnan(bounded_interval([]).mean)
+
+
+@pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b"])
+@pytest.mark.parametrize("measure", ["IFR", OWN, "CKP"])
+def test_intervals_cover_the_mean_of_the_edits_they_are_drawn_from(model, measure):
+    """The stored edits are the population; Student's own interval covers it in 16 to 94 of 100 samples."""
+    found = evaluate((archive("thinkedit").get(f"{model}_recalled-{model}"),))
+    terms = found.query("method == 'memit' and mode == 'independent' and measure == @measure")
+    population = capped_ratios(sums_of(terms)).to_numpy()
+    draws = np.random.default_rng(0)
+    for n in (10, 21, 60):
+        samples = draws.choice(population, size=(300, n))
+        intervals = map(bounded_interval, samples)
+        covered = [each.low <= population.mean() <= each.high for each in intervals]
+        assert np.mean(covered) > 0.93  # 95 %, less 1.6 standard errors
 
 
 def test_entropy_and_fluency_by_hand():

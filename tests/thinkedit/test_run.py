@@ -124,6 +124,32 @@ def test_a_run_resumes_and_changes_nothing_without_an_edit(run_of, tiny, mode):
     assert set(run.read(editor, mode, "edits")["failure"]) == {""}
 
 
+def asking(edit, kind):
+    """An edit whose own question asks for another kind of object."""
+    direct, *others = edit.chains
+    fact = replace(direct.facts[0], question=f"Which {kind} does {edit.subject} live in?")
+    return replace(edit, chains=(replace(direct, facts=(fact,)), *others))
+
+
+def test_a_placebo_is_the_edit_of_another_record(run_of, tiny, edits):
+    pair = [edits[0], asking(edits[1], "country")]
+    run = run_of(edits=pair)
+    editor = RandomEditor(tiny("llama"))
+    assert [run.foreign[edit.case_id] for edit in pair] == pair[::-1]
+    table = run.after(editor, "placebo")
+    (update,) = editor.edit([request_of(pair[1], run.kinds)])
+    probes = probes_of(pair[0], edits, run.kinds)
+    wanted = exact_scores(tiny("llama"), probes, {}, [update], [0] * len(probes))
+    mine = table[table["case_id"] == 1].reset_index(drop=True)
+    pd.testing.assert_frame_equal(mine, wanted, atol=1e-4)
+    calls = editor.calls
+    run.after(editor, "placebo")
+    assert editor.calls == calls
+    other = replace(pair[1], new="Turin")  # the update that the first record is scored under
+    run_of(edits=[pair[0], other]).after(editor, "placebo")
+    assert editor.calls == calls + 2
+
+
 def test_independent_runs_resume_where_they_stopped(run_of, tiny, edits):
     editor = RandomEditor(tiny("llama"))
     run_of(edits=edits[:2]).after(editor, "independent")
@@ -201,7 +227,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
 
 def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, edits):
     editor = RandomEditor(tiny("llama"))
-    with pytest.raises(UserError, match="none of independent, sequential, deep"):
+    with pytest.raises(UserError, match="none of independent, sequential, deep, placebo"):
         run_of().after(editor, "parallel")
     for prompt in ("{} " + "word " * 3000, "{} lives in "):  # overlong, or ends in a blank
         wrong = replace(edits[1], prompt=prompt)
@@ -281,6 +307,28 @@ def test_publishing_fewer_edits_keeps_what_more_are_compared_with(tiny, publishi
     found = evaluate((run,), rule=Known(threshold=0.0))
     edits = found.groupby("mode")["edit"].nunique()
     assert edits.to_dict() == {"independent": 3, "sequential": 2}
+
+
+def test_placebos_make_no_edit_again(tiny, publishing, edits, monkeypatch):
+    editor = RandomEditor(tiny("llama"))
+    with pytest.raises(UserError, match="case_id 1: no edit of another relation"):
+        publishing(editor, modes=["placebo"])
+    kinds = ("town", "country", "street")
+    asked = [asking(edit, kind) for edit, kind in zip(edits, kinds, strict=True)]
+    monkeypatch.setattr(publish, "load_edits", lambda layout: asked)
+    run = publishing(editor, modes=["independent", "placebo"])
+    assert editor.calls == 2  # the chunks of the edits themselves
+    assert set(run.joined("exact")["mode"]) == {"before", "independent", "placebo"}
+    assert evaluate((run,), rule=Known(threshold=0.0)).query("mode == 'placebo'").size
+
+
+def test_where_responses_are_drawn_the_unedited_model_is_drawn_twice(tiny, publishing):
+    ways = {"estimators": ["exact", "sampled"], "samples": 1, "max_new_tokens": 2}
+    run = publishing(RandomEditor(tiny("llama")), modes=[], **ways)
+    settings = run.about.settings
+    assert settings["sampled: none, again"]["seed"] == settings["sampled: none, before"]["seed"] + 1
+    assert len(run.tables["sampled: none, again"]) == len(run.tables["sampled: none, before"])
+    assert "exact: none, again" not in run.tables
 
 
 def test_what_is_finished_is_published_without_an_edit(tiny, publishing):

@@ -10,8 +10,8 @@ import pytest
 from helpers.paths import PACKAGED
 from helpers.results.archive import About, Archive, ArchiveError, Run, archive
 from helpers.results.figure import published
-from helpers.thinkedit import knowgic, tables
-from helpers.thinkedit.metrics import chain_index
+from helpers.thinkedit import knowgic, metrics, tables
+from helpers.thinkedit.metrics import BY_RANK, DEFAULT, chain_index
 from helpers.thinkedit.tables import caption_of, evaluate, facts_of
 
 MINI = knowgic.load_edits("mini")
@@ -59,12 +59,14 @@ def test_an_edit_that_forgets_the_subjects_facts_is_deep_and_keeps_the_context(s
     assert table["method"].tolist() == ["memit", "rome"]
     assert table["IFR"].tolist() == pytest.approx([1.0, 0.0])
     assert table["CKP"].tolist() == pytest.approx([1.0, 1.0])
-    assert table[["chains", "edits"]].to_numpy().tolist() == [[29, 3]] * 2
-    text = tables.as_text(table)
-    assert row(text, "memit")["IFR"] == "1.00 [1.00, 1.00]"
-    assert not any(" low" in name or " high" in name for name in text)
+    assert table[["IFR terms", "IFR edits"]].to_numpy().tolist() == [[29, 3]] * 2
+    text = row(tables.as_text(table), "memit")
+    assert text["IFR"] == "1.00 [0.00, 1.00]"  # three edits can show nothing
+    assert text["IFR, the paper's pooling"].startswith("1.00 (1.00 to 1.00; ")
+    assert text["n IFR"] == "3 (29)"
+    assert not any(" low" in name or " high" in name for name in text.index)
     deep = row(tables.deep_table(found, mode="independent"), "rome")
-    assert (deep["Deep-edited"], deep["edits"]) == (1.0, 3)
+    assert (deep["Deep-edited"], deep["Deep-edited edits"]) == (1.0, 3)
     with pytest.raises(ArchiveError, match="'sequential'"):
         tables.technique_table(found, mode="sequential")
 
@@ -73,7 +75,7 @@ def test_lengths_have_intervals_around_their_values(sampled):
     found = evaluated(sampled)
     table = tables.length_table(found, mode="independent")
     assert row(table, "memit")[list(tables.STEPS)].tolist() == pytest.approx([1.0] * 6)
-    assert row(table, "memit")["chains"].startswith("29/")
+    assert row(table, "memit")["overall terms"] == 29
     known = table["overall low"].notna()
     assert (table["overall low"] <= table["overall"])[known].all()
     paper = tables.paper_lengths()
@@ -174,25 +176,145 @@ def test_facts_are_counted_by_what_they_are_about(model):
                 direct = edit.direct_fact is not None and fact.key == edit.direct_fact.key
                 kind = kinds[0 if direct else 1 if own else 2]
                 ratios[kind] += [one["after"] / one["before"]] * bool(one["known_before"])
-    found = row(tables.pooled_table(evaluate((run,)), kinds, mode="independent"), "memit")
-    assert found["terms"] == "/".join(str(len(ratios[kind])) for kind in kinds)
+    found = row(tables.measure_table(evaluate((run,)), kinds, mode="independent"), "memit")
+    assert [found[f"{kind} terms"] for kind in kinds] == [len(ratios[kind]) for kind in kinds]
+    pooled = [found[f"{kind} pooled"].ratio for kind in kinds]
+    assert pooled == pytest.approx([np.mean(ratios[kind]) for kind in kinds])
     left = [found[kind] for kind in kinds]
-    assert left == pytest.approx([np.mean(ratios[kind]) for kind in kinds])
     # The finding that notebook 06 states.
     assert left[0] < 0.05 < left[2]
     assert left[1] < left[2] / 2
 
 
 def deducible(model: str) -> int:
-    """Chains all of whose facts the unedited model knows."""
+    """Chains all of whose facts the unedited model gives a probability of at least 0.05."""
     stored = archive("thinkedit").get(model).tables
     facts = stored["exact: none, before"].query("form == 'fact'")
-    best = facts[["rival_sum", "other_sum"]].max(axis=1)
-    known = (facts["original_named"] >= math.log(0.05)) | (facts["original_sum"] > best)
+    known = facts["original_named"] >= math.log(0.05)
     columns = ["case_id", "item"]
     steps = stored["chains"].merge(facts.assign(known=known)[[*columns, "known"]], on=columns)
     chains = steps.groupby(["case_id", "chain"])["known"].all()
     return int(chains.sum())
+
+
+def test_no_ratio_of_an_improbable_fact_is_set_next_to_the_paper():
+    """Known by rank alone, a fact can become a million times as probable; by probability 20 times."""
+    for model in KNOWGIC:
+        run = archive("thinkedit").get(model)
+        ratios = evaluate((run,)).query("measure in ['IFR', 'CKP']")
+        assert ratios["ratio"].max() < 1 / DEFAULT.threshold
+        by_rank = evaluate((run,), rule=BY_RANK).query("measure in ['IFR', 'CKP']")
+        assert by_rank["ratio"].max() > 100
+
+
+def test_harry_potters_edit_is_what_qwens_pooled_ifr_rests_on():
+    found = evaluate((archive("thinkedit").get("qwen2.5-coder-1.5b"),), rule=BY_RANK)
+    longer = row(tables.length_table(found, mode="independent"), "rome")
+    pooled = longer[f"{tables.LONGER} pooled"]
+    assert pooled.ratio == pytest.approx(0.307, abs=0.001)
+    assert (pooled.low, pooled.share) == (
+        pytest.approx(0.0025, abs=1e-4),
+        pytest.approx(1, abs=0.01),
+    )
+    assert longer[tables.LONGER] == pytest.approx(0.057, abs=0.001)
+
+
+def test_app_is_shown_with_its_price():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    plain, with_app = tables.split_app(evaluate((run,)))
+    table = tables.app_table(plain, with_app, mode="independent")
+    assert set(table["IFR edits"]) == {40}  # the same edits on both sides
+    prices = table.set_index(["method", "APP"])["Efficacy"].to_dict()
+    wanted = {("rome", "with"): 0.55, ("memit", "with"): 0.725}
+    wanted |= {("rome", "without"): 1.0, ("memit", "without"): 1.0}
+    assert prices == pytest.approx(wanted)
+    successful = table.set_index(["method", "APP"])[f"{metrics.SUCCESSFUL} edits"]
+    assert successful["rome", "with"] == 22
+    tested = tables.difference_table(
+        with_app, plain, mode="independent", measures=tables.PRICE
+    ).set_index(["method", "measure"])
+    assert tested.loc[("rome", metrics.SUCCESSFUL), "edits"] == 22
+    assert tested.loc[("rome", "Efficacy"), "Holm"] == "less"
+
+
+def test_intervals_by_wording_are_of_edits_that_share_a_prompt():
+    table = tables.wording_table([archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")])
+    cells = row(table, "memit")
+    assert cells["CKP, by wording"].endswith("(13)")
+    ends = cells["CKP, by wording"].partition(" (")[0].strip("[]").split(", ")
+    low, high = map(float, ends)
+    over_edits = row(
+        tables.measure_table(
+            evaluate((archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m"),)),
+            ["CKP"],
+            mode="independent",
+        ),
+        "memit",
+    )
+    assert high - low > 100 * (over_edits["CKP high"] - over_edits["CKP low"])
+
+
+def test_the_authors_repository_is_shown_as_it_prints():
+    table = tables.scalability_table().set_index(["model", "method"])
+    assert len(table) == 16
+    assert table.loc[("chains", ""), ["1", "2", "3", "4", "5", "overall"]].tolist() == [
+        1,
+        19,
+        40,
+        34,
+        6,
+        100,
+    ]
+    alphaedit = table.loc[("llama3-8b-instruct", "alphaedit")]
+    assert alphaedit[["overall", "1", "5", "CKP"]].tolist() == [0.678, 0.342, 0.478, 0.9001]
+
+
+def test_what_the_unedited_models_know_is_next_to_the_papers_base_rates():
+    table = tables.known_table([archive("thinkedit").get(model) for model in KNOWGIC])
+    table = table.set_index("model")
+    named = table["named once in five"]
+    assert named["smollm2-135m"].startswith("0.15 [")
+    assert named["gemma3-270m"].startswith("0.26 [")
+    assert named[["llama3-8b-instruct, the paper", "qwen2.5-7b-instruct, the paper"]].tolist() == [
+        "0.95",
+        "0.81",
+    ]
+    chains = {model: f"{deducible(model)} of 558" for model in KNOWGIC}
+    assert table["chains of at least 0.05"][list(KNOWGIC)].to_dict() == chains
+
+
+def test_all_forms_of_a_question_are_of_the_same_facts():
+    run = archive("thinkedit").get("smollm2-135m")
+    table = row(tables.form_table([run], mode="independent"), "none")
+    scores = run.tables["exact: none, before"].set_index(["form", "case_id", "item"])
+    backwards, affirmed = scores.loc["reverse"], scores.loc["yes_no"]
+    forwards = scores.loc["fact"].loc[backwards.index]
+    assert (table["facts"], table["edits"]) == (106, 21)
+    by_edit = np.exp(forwards["original_named"]).groupby("case_id").mean()
+    assert table["object asked"] == pytest.approx(by_edit.mean())
+    yes = (affirmed["original_sum"] > affirmed["other_sum"]).groupby("case_id").mean()
+    assert table["yes or no"] == pytest.approx(yes.mean())
+
+
+def test_a_second_draw_is_the_floor_of_every_mode(sampled):
+    """Two draws of one model differ; what the second keeps is no method's loss."""
+    again = sampled["sampled: none, before"].assign(hits=3)
+    found = evaluated({**sampled, "sampled: none, again": again})
+    table = tables.technique_table(found, mode="independent")
+    assert row(table, tables.UNEDITED_AGAIN)["CKP"] == pytest.approx(3 / 4)
+    assert table["method"].tolist()[0] == tables.UNEDITED_AGAIN
+    less = tables.difference_table(found, found, mode="independent", than=tables.UNEDITED_AGAIN)
+    assert set(less["method"]) == {"memit", "rome"}
+
+
+def test_an_edit_is_compared_with_its_placebo(sampled):
+    parts = {**sampled, "sampled: rome, placebo": sampled["sampled: none, before"]}
+    table = tables.placebo_table(evaluated(parts)).set_index(["method", "measure"])
+    assert table.loc[("rome", "IFR"), "difference"].startswith("-1.00 ")
+    assert table.loc[("rome", "CKP"), "difference"].startswith("+0.00 ")
+    assert set(table.index.get_level_values("method")) == {"rome"}
+    with pytest.raises(ArchiveError, match=r"modes: \[independent, placebo\]"):
+        tables.placebo_table(evaluated(sampled))
 
 
 def test_titles_of_published_figures_are_what_is_stored():
@@ -204,7 +326,8 @@ def test_titles_of_published_figures_are_what_is_stored():
         told[name] = " ".join([figure.get_suptitle(), figure.get_supxlabel(), *titles])
         plt.close(figure)
     for model in KNOWGIC:
-        assert f"{model}\nKnowGIC\n{deducible(model)} chains" in told["06_ifr_against_ckp"]
+        chains = f"{deducible(model)} chains of"
+        assert f"{model}\nKnowGIC\n{chains}" in told["06_ifr_against_ckp"]
     assert "21 edits, edits of KnowGIC 2025-06, preset tuned" in " ".join(told["06_ckp"].split())
 
 

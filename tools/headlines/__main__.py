@@ -78,7 +78,7 @@ def editors_table() -> pd.DataFrame:
         whole = tables.technique_table(found, mode="independent").set_index("method")["CKP"]
         for row in tables.deep_table(found, mode="independent").to_dict("records"):
             own = rows.get((method_label(row["method"]), row["model"]), {})
-            own |= {"deep": f"{row[tables.DEEP]:.2f}", "m": str(row["edits"])}
+            own |= {"deep": f"{row[tables.DEEP]:.2f}", "m": str(row[f"{tables.DEEP} edits"])}
             own["CKP"] = f"{whole[row['method']]:.2f}"
     titles = [*_PEAK.values(), "n", "deep", "CKP", "m"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=titles).fillna("–")
