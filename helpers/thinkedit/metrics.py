@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from pandas import DataFrame as Table
 
 from helpers.records import compared
-from helpers.results.statistics import LEVEL, Contrast, Estimate, defined, mean_interval
+from helpers.results.statistics import LEVEL, Contrast, Estimate, defined, fraction_interval, mean_interval
 from helpers.results.text import INCONCLUSIVE
 from helpers.samples.design import detectable
 from helpers.thinkedit.knowgic import Edit
@@ -169,28 +169,13 @@ def capped_mean(sums: Table) -> Estimate:
 
     No edit weighs more than another, and none more than 1, whatever it holds.
     """
-    return bounded_interval(capped_ratios(sums))
+    return fraction_interval(capped_ratios(sums))
 
 
 def capped_ratios(sums: Table) -> pd.Series:
     """min(1, top / bottom) of every edit, by its number."""
     ratios = sums.set_index("edit")["top"] / sums.set_index("edit")["bottom"]
     return ratios.clip(upper=1.0)
-
-
-def bounded_interval(values: ArrayLike) -> Estimate:
-    """Mean of values between 0 and 1 with Student's t interval, each end with one more value, which lies at
-    the bound that the end excludes.
-
-    Student's own interval is too narrow where nearly all values are 0 or 1: of 60 edits that leave
-    nothing it would say that none ever does.
-    """
-    numbers = defined(values)
-    if not len(numbers):
-        return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    low = mean_interval([*numbers, 0.0]).low
-    high = mean_interval([*numbers, 1.0]).high
-    return Estimate(float(numbers.mean()), max(0.0, low), min(1.0, high), len(numbers))
 
 
 @dataclass(frozen=True)

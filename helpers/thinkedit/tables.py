@@ -16,9 +16,9 @@ import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.results.archive import ArchiveError, Run
-from helpers.results.statistics import Estimate, share_interval
+from helpers.results.statistics import Estimate, fraction_interval, share_interval
 from helpers.results.text import model_words, published_table, survivors, with_interval
-from helpers.samples.design import clustered_cell, with_power
+from helpers.samples.design import with_power
 from helpers.thinkedit import metrics
 from helpers.thinkedit.knowgic import LAYOUTS, load_edits
 from helpers.thinkedit.metrics import (
@@ -278,8 +278,7 @@ def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
 
 
 def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Table:
-    """Measures of edits made alone, with intervals over edits and, in points, over the wordings of edit
-    prompts, which edits share: edits of one wording may be alike. For packaged graphs, which have texts.
+    """Measures of edits made alone, with intervals over edits and over the wordings of edit prompts, which edits share: edits of one wording may be alike. For packaged graphs, which have texts.
     """
     rows = []
     for run in runs:
@@ -291,7 +290,7 @@ def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Ta
                 ratios = capped_ratios(sums)
                 by_wording = ratios.set_axis(ratios.index.map(wording)).rename_axis("relation")
                 row[name] = with_interval(capped_mean(sums))
-                row[f"{name}, by wording"] = clustered_cell([by_wording], False)
+                row[f"{name}, by wording"] = with_interval(fraction_interval(by_wording))
             rows.append(row)
     return ordered(Table(rows))
 

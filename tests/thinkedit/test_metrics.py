@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from helpers.results.archive import archive
+from helpers.results.statistics import fraction_interval
 from helpers.results.text import published_table
 from helpers.thinkedit import metrics
 from helpers.thinkedit.metrics import (
@@ -16,7 +17,6 @@ from helpers.thinkedit.metrics import (
     DIRECT,
     OWN,
     Known,
-    bounded_interval,
     capped_mean,
     capped_ratios,
     chain_table,
@@ -182,15 +182,6 @@ def test_pooling_weighs_edits_by_what_they_hold():
     assert str(pooled(unequal[:0])) == "n/a"
 
 
-def test_an_interval_of_what_was_never_seen_has_a_width():
-    for n, within in ((10, 0.31), (60, 0.06)):  # Clopper and Pearson's upper ends
-        none, all_left = bounded_interval([0.0] * n), bounded_interval([1.0] * n)
-        assert (none.mean, none.low) == (0.0, 0.0)
-        assert within / 2 < none.high < within
-        assert all_left.low == pytest.approx(1 - none.high)
-    assert np.isnan(bounded_interval([]).mean)
-
-
 @pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b"])
 @pytest.mark.parametrize("measure", ["IFR", OWN, "CKP"])
 def test_intervals_cover_the_mean_of_the_edits_they_are_drawn_from(model, measure):
@@ -201,7 +192,7 @@ def test_intervals_cover_the_mean_of_the_edits_they_are_drawn_from(model, measur
     draws = np.random.default_rng(0)
     for n in (10, 21, 60):
         samples = draws.choice(population, size=(300, n))
-        intervals = map(bounded_interval, samples)
+        intervals = map(fraction_interval, samples)
         covered = [each.low <= population.mean() <= each.high for each in intervals]
         assert np.mean(covered) > 0.93  # 95 %, less 1.6 standard errors
 
