@@ -216,7 +216,7 @@ def _table(
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index = pd.MultiIndex.from_tuples(table.index, names=["metric", "kind", size])
     table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table.sort_index(axis=1, level=0, sort_remaining=False)
+    return table
 
 
 def markdown(table: pd.DataFrame) -> str:

@@ -264,8 +264,8 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     """Spearman's ρ over records, with an interval on Fisher's scale, and whether it is zero.
 
     By record tanh(artanh ρ ± z sqrt((1 + ρ²/2) / (n - 3))) (Bonett and Wright 2000). By relation the error
-    is that of the mean of what each record contributes to ρ, robust to what a relation's records share. NaN
-    where one side is constant, or below ten records.
+    is that of the mean of what each record contributes to ρ, robust to what a relation's records share, and
+    at least the one by record. NaN where one side is constant, or below ten records.
     """
     pairs = pd.concat([first, second], axis=1).dropna()
     n, relations = len(pairs), relations_of(pairs.iloc[:, 0])
@@ -277,11 +277,10 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     rho = float((one * two).mean())
     centre = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
     contributions = units_of(one * two - rho * (one**2 + two**2) / 2)
+    error, freedom = ((1 + rho**2 / 2) / (n - 3)) ** 0.5, np.inf
     if contributions.by_relation:
-        error, freedom = standard_error(contributions)
-        error /= max(1e-9, 1 - rho**2)
-    else:
-        error, freedom = ((1 + rho**2 / 2) / (n - 3)) ** 0.5, np.inf
+        robust, freedom = standard_error(contributions)
+        error = max(error, robust / max(1e-9, 1 - rho**2))
     half = stats.t.isf(LEVEL / 2, freedom) * error
     low, high = (float(np.tanh(end)) for end in (centre - half, centre + half))
     p_value = 2 * float(stats.t.sf(abs(centre) / error, freedom))

@@ -278,7 +278,7 @@ def defined(values: ArrayLike) -> Numbers:
 
 def holm(p_values: ArrayLike) -> Numbers:
     """p-values corrected for their number (Holm 1979); NaN counts as no test."""
-    ordered = pd.Series(p_values, dtype=float).sort_values()
+    ordered = pd.Series(np.asarray(p_values, dtype=float)).sort_values()
     steps: pd.Series = ordered.mul(ordered.count() - np.arange(len(ordered)))
     return steps.cummax().clip(upper=1.0).sort_index().to_numpy(dtype=np.float64)
 

@@ -103,3 +103,15 @@ def test_the_house_is_counted():
     for word, most in house.ADDITIONS.values():
         assert 1 <= len(house.files_naming(word)) <= most
     assert "klob/metrics.py" in house.modules_to_a_number("05", "criteria_text")
+
+
+def test_coverage_counts_what_intervals_hold() -> None:
+    """A drawn population of shares: ours covers, and units of relations keep their sums."""
+    values = pd.Series([1.0, 0.5, 0.0] * 4, pd.Index([f"P{n}" for n in range(12)], name="relation"))
+    source = statistics.units_of(values)
+    sample = coverage.drawn(source, 9, np.random.default_rng(0), relations=9)
+    again = statistics.units_of(coverage.as_records(sample))
+    assert again.mean == pytest.approx(sample.mean)
+    assert again.relations == 9
+    assert coverage.covered(coverage.ours(source, "share"), source.mean)[0] == 1
+    assert coverage.covered((0.6, 0.9), 0.5) == (0, pytest.approx(0.3))

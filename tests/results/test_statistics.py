@@ -263,5 +263,7 @@ def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, np.nan, 0.005]) == pytest.approx(
         [0.03, 0.06, 0.06, np.nan, 0.02], nan_ok=True
     )
+    labelled = pd.Series([0.04, 0.01], ["b", "a"])  # in its own order, not that of its labels
+    assert holm(labelled).tolist() == [0.04, 0.02]
     assert holm([]).size == 0
     assert holm([0.9, 0.8]).tolist() == [1, 1]
