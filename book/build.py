@@ -29,6 +29,7 @@ from helpers import UserError
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
 from helpers.results.figure import drawing, published
 from helpers.results.show import TIED
+from helpers.results.style import in_style
 
 BOOK = Path(__file__).resolve().parent
 NARROW, MOST_PANELS = 4.0, 6  # of a figure in one column: inches, and panels
@@ -120,7 +121,8 @@ def narrow_figures(folder: Path) -> dict[str, str]:
     for name, entry in published().items():
         drawn = entry.draw()
         if in_one_column(drawn):
-            drawn.savefig(folder / f"{name}.png", dpi=200, bbox_inches="tight")
+            with in_style():
+                drawn.savefig(folder / f"{name}.png", dpi=200, bbox_inches="tight")
             names |= {name: name, entry.title: name}
         plt.close(drawn)
     return names

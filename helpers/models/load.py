@@ -218,17 +218,22 @@ def _pretrained(
     config_file = cached_file(source, "config.json")
     kept_digests = CheckpointDigests(Path(config_file).parent, dtype)
     transformers_logging.disable_progress_bar()
-    model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
-        source,
-        config=config,
-        dtype=dtype,
-        use_safetensors=True,
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # which the report tells
-        trust_remote_code=False,
-        # Weights go to a GPU as they are read, without a copy in the host's memory.
-        device_map=device if torch_device(device).type == "cuda" else None,
-    )
+    told = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # its report of the weights is judged below
+    try:
+        model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
+            source,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # which the report tells
+            trust_remote_code=False,
+            # Weights go to a GPU as they are read, without a copy in the host's memory.
+            device_map=device if torch_device(device).type == "cuda" else None,
+        )
+    finally:
+        transformers_logging.set_verbosity(told)
     _check_weights(source, model, report)
     loaded = LanguageModel(name, model.to(device), tokenizer)
     kept_digests.attach(loaded.weights)
@@ -256,7 +261,7 @@ def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any
     transformers would draw what is missing at random, and leave out what has no place.
     """
     if missing := sorted(report["missing_keys"]):
-        raise ModelError(f"{source} lacks {_first(missing)}: fetch it again, whole")
+        raise ModelError(f"{source} lacks {_first(missing)}; fetch it again, whole")
     if mismatched := sorted(report["mismatched_keys"]):
         key, stored, wanted = mismatched[0]
         raise ModelError(

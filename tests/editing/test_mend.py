@@ -33,7 +33,7 @@ from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED
 from helpers.peak.records import load_peak
 from helpers.values import check_values
-from tests.editing.conftest import untrained_network
+from tests.editing.conftest import assert_same, untrained_network
 from tools.train_mend.__main__ import train
 from tools.train_mend.trainer import (
     Trainer,
@@ -267,3 +267,19 @@ def network_file_of(name: str, language_model: LanguageModel) -> str:
     if name == "mend":
         network_file("gpt2-xl", read_hyperparameters("mend", "gpt2-xl", "paper"))
     return name
+
+
+@pytest.mark.parametrize("name", ["mend", "kn"])
+def test_a_session_without_gradients_and_with_another_type_changes_no_edit(
+    tiny, make_editor, requests, name
+):
+    editor = make_editor(name, tiny("gpt2"))
+    expected = editor.edit(requests)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            found = editor.edit(requests)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(found, expected, strict=True):
+        assert_same(one, other)

@@ -80,5 +80,5 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
     else:
         tensors[name] = tensors[name][:, :-1].contiguous()
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=rf"{name}; fetch it again|size mismatch|cannot be loaded"):
+    with pytest.raises(ModelError, match=rf"{name}(; fetch it again| has the shape)"):
         load_model(str(tmp_path))

@@ -97,7 +97,7 @@ BLOCK = "model.layers.4.input_layernorm.weight"
         (lambda w: {**w, BIAS: torch.ones(32)}, rf"holds {BIAS}, for which its config"),
         (lambda w: {**w, LORA: torch.zeros(2, 32)}, rf"holds {LORA}, for which its config"),
         (lambda w: {**w, BLOCK: torch.ones(32)}, rf"holds {BLOCK}, for which its config"),
-        (lambda w: {k: t for k, t in w.items() if k != NORM}, f"lacks {NORM}: fetch it again"),
+        (lambda w: {k: t for k, t in w.items() if k != NORM}, f"lacks {NORM}; fetch it again"),
         (lambda w: {**w, NORM: torch.ones(16)}, rf"{NORM} has the shape \[16\], .* \[32\]"),
     ],
 )
