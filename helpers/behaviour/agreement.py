@@ -8,6 +8,7 @@ are compared, has others, so that an edit that changes nothing loses nothing bey
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
 
@@ -150,6 +151,40 @@ def scorer_table(states: Metrics) -> pd.DataFrame:
 def kind_of(scorer: str) -> Kind:
     """How a scorer's values are distributed, which decides their interval and tests."""
     return "fraction" if scorer in _FRACTIONS else "share"
+
+
+def app_price_table(
+    states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")
+) -> pd.DataFrame:
+    """Success of edits without and with APP under some scorers, on the same records: what APP costs.
+
+    Shares in percent, and their paired difference with its interval; *Holm* says which differences
+    survive the correction for all of the table.
+    """
+    rows: list[dict[str, object]] = []
+    contrasts = []
+    samples = []
+    for state in (name for name in states if f"{name}+APP" in states):
+        for scorer in scorers:
+            without, with_app = states[state][scorer], states[f"{state}+APP"][scorer]
+            first, second = without.align(with_app, join="inner")
+            both = first.notna() & second.notna()
+            contrast = paired(first[both], second[both], kind_of(scorer))
+            contrasts.append(contrast)
+            samples.append(second[both] - first[both])
+            rows.append(
+                {
+                    "method": state,
+                    "scorer": SCORERS[scorer].replace("\n", " "),
+                    "without": f"{100 * first[both].mean():.1f}",
+                    "with APP": f"{100 * second[both].mean():.1f}",
+                    "difference": in_points(contrast.difference, signed=True),
+                    "n": contrast.difference.n,
+                }
+            )
+    survives = holm([contrast.p_value for contrast in contrasts]) < LEVEL
+    table = pd.DataFrame(rows).assign(Holm=np.where(survives, "significant", "inconclusive"))
+    return with_relations(table.set_index(["method", "scorer"]), samples)
 
 
 def agreement(states: Metrics) -> pd.DataFrame:

@@ -23,11 +23,16 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from pandas import DataFrame as Table
 
 from helpers.records import compared
-from helpers.results.statistics import LEVEL, Contrast, Estimate, defined, fraction_interval, mean_interval
+from helpers.results.statistics import (
+    LEVEL,
+    Contrast,
+    Estimate,
+    fraction_interval,
+    mean_interval,
+)
 from helpers.results.text import INCONCLUSIVE
 from helpers.samples.design import detectable
 from helpers.thinkedit.knowgic import Edit

@@ -278,7 +278,9 @@ def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
 
 
 def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Table:
-    """Measures of edits made alone, with intervals over edits and over the wordings of edit prompts, which edits share: edits of one wording may be alike. For packaged graphs, which have texts.
+    """Measures of edits made alone, with intervals over edits, and over the wordings of their prompts.
+
+    Edits share wordings, and those of one may be alike. For packaged graphs, which have texts.
     """
     rows = []
     for run in runs:
