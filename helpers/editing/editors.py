@@ -60,7 +60,6 @@ class NamedEditor:
         return get_type_hints(self.kind)["hyperparameters"]
 
 
-_KN_TUNED = {"steps": 20, "at": "activation", "lambda_old_one_token": None, "lambda_new": 8}
 _ROWS = (
     NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o"),
     NamedEditor("memit", "MEMIT", "memit.Memit", 1, "s"),
@@ -80,7 +79,6 @@ _ROWS = (
     NamedEditor("ft-m", "FT-M", "ft.Ft", 5, "P", {"objective": "target_new"}),
     NamedEditor("ft-l", "FT-L", "ft.Ft", 5, ">", {"objective": "prompt_last"}),
     NamedEditor("kn", "KN", "kn.Kn", 6, "X", loss=False),
-    NamedEditor("kn-tuned", "KN (tuned)", "kn.Kn", 6, "x", _KN_TUNED, loss=False),
     NamedEditor("mend", "MEND", "mend.Mend", 7, "*"),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures
