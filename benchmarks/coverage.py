@@ -37,6 +37,7 @@ from helpers.results.statistics import (
 
 Numbers = NDArray[np.float64]
 Ends = tuple[float, float]
+Rows = dict[tuple[str, Kind, int], dict[tuple[str, str], float]]  # by metric, kind and size
 RECORDS = (10, 18, 38, 112)
 RELATIONS = (8, 12, 18, 29)
 METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
@@ -145,11 +146,11 @@ def sources(found: Iterator[tuple[str, Kind, pd.Series]], *, whole: bool) -> dic
     return grouped
 
 
-def coverage_of_means(*, by_relation: bool) -> pd.DataFrame:
+def coverage_of_means(*, by_relation: bool) -> Rows:
     """Coverage and mean width of every interval, a row a metric and size."""
     rng = np.random.default_rng(SEED)
     kinds = {metric: kind for metric, kind, _ in populations()}
-    rows = {}
+    rows: Rows = {}
     grouped = sources(populations(), whole=by_relation)
     for (metric, of_metric), count in product(
         grouped.items(), RELATIONS if by_relation else RECORDS
@@ -171,15 +172,15 @@ def coverage_of_means(*, by_relation: bool) -> pd.DataFrame:
             for name, make in candidates.items():
                 seen[name].append(covered(make(sample), source.mean))
         rows[metric, kinds[metric], count] = _summary(seen)
-    return _table(rows, "k" if by_relation else "n")
+    return rows
 
 
-def coverage_of_changes(*, by_relation: bool) -> pd.DataFrame:
+def coverage_of_changes(*, by_relation: bool) -> Rows:
     """The same of paired differences, and how often each test rejects where there is no difference."""
     rng = np.random.default_rng(SEED)
     kinds = {metric: kind for metric, kind, _ in paired_populations()}
     grouped = sources(paired_populations(), whole=by_relation)
-    rows = {}
+    rows: Rows = {}
     for (metric, of_metric), count in product(
         grouped.items(), RELATIONS if by_relation else RECORDS
     ):
@@ -200,8 +201,7 @@ def coverage_of_changes(*, by_relation: bool) -> pd.DataFrame:
             rejected["flips"].append(contrast(null, kinds[metric]).p_value < 0.05)
         errors = {(name, "rejects"): float(np.mean(each)) for name, each in rejected.items()}
         rows[metric, kinds[metric], count] = _summary(seen) | errors
-    table = _table(rows, "k" if by_relation else "n")
-    return table[["bootstrap", "t", "flips"]]
+    return rows
 
 
 def _summary(seen: Mapping[str, list[tuple[float, float]]]) -> dict[tuple[str, str], float]:
@@ -210,28 +210,16 @@ def _summary(seen: Mapping[str, list[tuple[float, float]]]) -> dict[tuple[str, s
     return covers | {(name, "width"): float(mean[1]) for name, mean in means.items()}
 
 
-def _table(
-    rows: Mapping[tuple[str, str, int], dict[tuple[str, str], float]], size: str
-) -> pd.DataFrame:
-    table = pd.DataFrame.from_dict(rows, orient="index")
-    table.index = pd.MultiIndex.from_tuples(table.index, names=["metric", "kind", size])
-    table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table
-
-
-def markdown(table: pd.DataFrame) -> str:
+def markdown(rows: Rows, size: str) -> str:
     """A table for a page: ``0.95 (0.31)`` is a coverage and a mean width, and then what a test rejects."""
-    names = list(dict.fromkeys(name for name, _ in table.columns))
-    lines = [[*map(str, table.index.names), *names]]
-    lines.append(["---"] * len(lines[0]))
-    for place, row in table.iterrows():
+    names = list(dict.fromkeys(name for row in rows.values() for name, _ in row))
+    lines = [["metric", "kind", size, *names], ["---"] * (3 + len(names))]
+    for (metric, kind, count), row in rows.items():
         cells = [f"{row[name, 'covers']:.2f} ({row[name, 'width']:.2f})" for name in names]
-        if (names[0], "rejects") in table:
-            cells = [
-                f"{cell}, {row[name, 'rejects']:.3f}"
-                for cell, name in zip(cells, names, strict=True)
-            ]
-        lines.append([*map(str, place), *cells])  # type: ignore[misc]
+        for place, name in enumerate(names):
+            if (name, "rejects") in row:
+                cells[place] += f", {row[name, 'rejects']:.3f}"
+        lines.append([metric, kind, str(count), *cells])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -241,7 +229,8 @@ def main() -> None:
         for by_relation in (False, True):
             unit = "relation" if by_relation else "record"
             print(f"\n{title}, by {unit}\n")
-            print(markdown(make(by_relation=by_relation)), flush=True)
+            rows = make(by_relation=by_relation)
+            print(markdown(rows, "k" if by_relation else "n"), flush=True)
 
 
 if __name__ == "__main__":

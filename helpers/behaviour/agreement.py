@@ -22,12 +22,14 @@ from helpers.peak.findings import FACTORS
 from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
+from helpers.results.notes import with_power, with_relations
 from helpers.results.statistics import (
     LEVEL,
     Contrast,
     Estimate,
     Kind,
     Numbers,
+    detectable,
     holm,
     interval,
     mean_interval,
@@ -39,7 +41,7 @@ from helpers.results.statistics import (
     units_of,
 )
 from helpers.results.text import in_points, with_interval
-from helpers.samples.design import POWER, detectable, with_power, with_relations
+from helpers.samples.design import POWER
 
 ASKED = {  # scorers that read probabilities, and their titles
     "ES": "probability:\nabove the list",

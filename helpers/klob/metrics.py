@@ -22,8 +22,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from helpers.results.statistics import Estimate, mean_interval, paired, ratio_interval
-from helpers.samples.design import detectable
+from helpers.results.statistics import Estimate, detectable, mean_interval, paired, ratio_interval
 
 Units = NDArray[np.int64]
 Numbers = NDArray[np.float64]

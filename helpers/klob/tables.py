@@ -15,9 +15,9 @@ from helpers.klob.metrics import (
     relative_standard_deviation,
 )
 from helpers.results.archive import Run, model_words
+from helpers.results.notes import with_power, with_relations
 from helpers.results.statistics import mean_interval
 from helpers.results.text import published_table
-from helpers.samples.design import with_power, with_relations
 
 LABELS = {
     "knowledge-neurons": "knowledge neurons (IG)",

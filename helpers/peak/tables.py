@@ -13,9 +13,9 @@ import pandas as pd
 from helpers.editing.editors import distinct
 from helpers.peak.metrics import SHARES, kind_of, metric_interval, metrics_table, summarise
 from helpers.results.archive import Run
+from helpers.results.notes import with_relations
 from helpers.results.statistics import LEVEL, Contrast, holm, paired
 from helpers.results.text import caption, in_points, mark, published_table
-from helpers.samples.design import with_relations
 
 Metrics = Mapping[str, pd.DataFrame]  # for each method one row of metrics per record
 

@@ -106,8 +106,8 @@ def units_of(values: ArrayLike) -> Units:
     relations = relations_of(values)
     if isinstance(values, pd.Series) and relations is not None and not too_few(relations):
         groups = values.dropna().astype(float).groupby(level="relation")
-        sums, sizes = (found.to_numpy(np.float64) for found in (groups.sum(), groups.size()))
-        return Units(sums, sizes, relations)
+        sums = np.asarray(groups.sum(), dtype=np.float64)
+        return Units(sums, np.asarray(groups.size(), dtype=np.float64), relations)
     numbers = defined(values)
     return Units(numbers, np.ones(len(numbers)), relations)
 
@@ -268,6 +268,20 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     if too_few(relations):
         p_value = float("nan")
     return Contrast(Estimate(mean, mean - half, mean + half, n), p_value, relations=relations)
+
+
+def detectable(*samples: ArrayLike) -> float:
+    """The smallest mean that a two-sided t-test at 5 % finds with a power of 80 %: with many, 2.8 errors.
+
+    Of one sample, of paired differences, or the difference of two means; errors are by relation where the
+    tests are. NaN where there is no test: of too few relations, or of values that do not differ.
+    """
+    units = [units_of(sample) for sample in samples]
+    errors = [standard_error(each) for each in units]
+    if any(too_few(each.relations) for each in units) or not all(e > 1e-9 for e, _ in errors):
+        return float("nan")
+    error, freedom = combined_error(*errors)
+    return float(stats.t.isf((0.025, 0.2), freedom).sum()) * error
 
 
 def defined(values: ArrayLike) -> Numbers:

@@ -16,8 +16,8 @@ import pandas as pd
 
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
-from helpers.results.statistics import LEVEL, Contrast, Estimate, holm
-from helpers.samples.design import detectable, with_power, with_relations
+from helpers.results.notes import with_power, with_relations
+from helpers.results.statistics import LEVEL, Contrast, Estimate, detectable, holm
 
 INCONCLUSIVE = "inconclusive"
 

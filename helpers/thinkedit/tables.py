@@ -16,9 +16,9 @@ import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.results.archive import ArchiveError, Run
+from helpers.results.notes import with_power
 from helpers.results.statistics import Estimate, fraction_interval, share_interval
 from helpers.results.text import model_words, published_table, survivors, with_interval
-from helpers.samples.design import with_power
 from helpers.thinkedit import metrics
 from helpers.thinkedit.knowgic import LAYOUTS, load_edits
 from helpers.thinkedit.metrics import (

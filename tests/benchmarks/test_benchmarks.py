@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from benchmarks import gpu, house
+from benchmarks import coverage, gpu, house
 from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting
 from benchmarks.plain import PLAIN, plain_responses, plain_scores
@@ -14,6 +15,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import apply
+from helpers.results import statistics
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_tokens
 from tests.scoring.updates import random_updates

@@ -13,8 +13,9 @@ from helpers.paths import PACKAGED
 from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
 from helpers.results.archive import PACKAGED_WORDS, model_words
+from helpers.results.notes import with_power
 from helpers.results.show import table_output
-from helpers.results.statistics import Contrast, Estimate, paired
+from helpers.results.statistics import Contrast, Estimate, detectable, paired
 from helpers.results.text import (
     Evidence,
     caption,
@@ -25,7 +26,6 @@ from helpers.results.text import (
     published_table,
     with_interval,
 )
-from helpers.samples.design import detectable, with_power
 
 
 def test_the_table_says_what_survives_holms_correction() -> None:

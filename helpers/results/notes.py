@@ -1,0 +1,55 @@
+"""What the line below a table says: the units of its tests, and the smallest difference they can show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from helpers.results.statistics import relations_of, too_few
+
+
+def with_note(table: pd.DataFrame, *notes: str) -> pd.DataFrame:
+    """A table with more sentences on the line below it; empty ones are left out."""
+    parts = [table.attrs.get("below", ""), *notes]
+    table.attrs["below"] = "; ".join(filter(None, parts))
+    return table
+
+
+def with_relations(table: pd.DataFrame, samples: Iterable[ArrayLike]) -> pd.DataFrame:
+    """A table with a line on the units behind its intervals and tests, which are of these samples."""
+    known = {k for sample in samples if (k := relations_of(sample)) is not None and k > 0}
+    many = sorted(k for k in known if not too_few(k))
+    few = sorted(k for k in known if too_few(k))
+    by_relation = f"intervals and tests by relation ({_ends(many)} relations)" if many else ""
+    of_few = f"too few relations for tests ({_ends(few)}): intervals over records" if few else ""
+    return with_note(table, by_relation, of_few)
+
+
+def with_power(
+    table: pd.DataFrame,
+    least: Iterable[float],
+    n: Iterable[int],
+    *,
+    unit: str = "",
+    digits: int = 1,
+) -> pd.DataFrame:
+    """A table of tests with a line below: their ``detectable`` differences, rounded up, and numbers n."""
+    tested = [(value, count) for value, count in zip(least, n, strict=True) if value > 0]
+    if not tested:
+        return table
+    scale = 10**digits
+    values = [math.ceil(round(value * scale, 6)) / scale for value, _ in tested]
+    ends = dict.fromkeys((min(values), max(values)))
+    differences = "–".join(f"{value:.{digits}f}" for value in ends)
+    counts = _ends([count for _, count in tested])
+    line = f"could detect {differences}{unit} (n = {counts}; two-sided 5 %, power 80 %)"
+    return with_note(table, line)
+
+
+def _ends(counts: Sequence[Any]) -> str:
+    """``9``, or ``9–12``."""
+    return "–".join(map(str, dict.fromkeys((min(counts), max(counts)))))
