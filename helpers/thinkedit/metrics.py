@@ -34,7 +34,6 @@ from helpers.results.statistics import (
     mean_interval,
 )
 from helpers.results.text import INCONCLUSIVE
-from helpers.samples.design import detectable
 from helpers.thinkedit.knowgic import Edit
 
 OVERALL, DEEP = "overall", "Deep-edited"
