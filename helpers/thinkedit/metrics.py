@@ -30,6 +30,7 @@ from helpers.results.statistics import (
     LEVEL,
     Contrast,
     Estimate,
+    detectable,
     fraction_interval,
     mean_interval,
 )
