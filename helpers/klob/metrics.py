@@ -182,12 +182,15 @@ def _one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
     return float("nan") if np.isnan(observed) else (1 + at_least) / (1 + len(permuted))
 
 
-def edit_gains(edits: pd.DataFrame) -> pd.DataFrame:
+def edit_gains(edits: pd.DataFrame, *, at_edit_prompt: bool = False) -> pd.DataFrame:
     """How far an edit moved the new answer past the old at the wordings it did not see: nats of mean
     token log-probability against the unedited model, [examples, layers], without failed edits.
+
+    With ``at_edit_prompt``, at the one wording that it saw: the best that any locator could know.
     """
-    unseen = edits.query("wording > 0").assign(lead=lambda table: table["new"] - table["old"])
-    leads = unseen.groupby(["example", "layer"])["lead"]
+    chosen = edits.query("wording == 0" if at_edit_prompt else "wording > 0")
+    chosen = chosen.assign(lead=lambda table: table["new"] - table["old"])
+    leads = chosen.groupby(["example", "layer"])["lead"]
     wide = leads.agg(lambda values: values.mean(skipna=False)).unstack("layer")
     return wide.drop(columns=-1).sub(wide[-1], axis=0).dropna()
 

@@ -205,9 +205,11 @@ def made_with(run: Run) -> str:
 
 
 def named_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows in the order of the locators, under their printed names."""
-    ordered = table.loc[[name for name in LABELS if name in table.index]]
-    ordered.index = pd.Index([LABELS[name] for name in ordered.index], name="locator")
+    """Rows in the order of the locators, under their printed names, and what is no locator below them."""
+    known = [name for name in LABELS if name in table.index]
+    others = [name for name in table.index if name not in LABELS]
+    ordered = table.loc[[*known, *others]]
+    ordered.index = pd.Index([LABELS.get(name, name) for name in ordered.index], name="locator")
     ordered.columns.name = None
     return ordered
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame as Table
 
+from helpers.editing.editors import distinct
 from helpers.results.archive import ArchiveError, Run
 from helpers.results.notes import with_power
 from helpers.results.statistics import Estimate, fraction_interval, share_interval
@@ -224,13 +225,15 @@ def difference_table(
 ) -> Table:
     """Mean differences on the same edits: each method's measures minus those in the other evaluation.
 
-    There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode.
+    There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
+    method that is ``than`` by construction is not compared with it (``distinct``).
     """
     theirs = by_method(other, other_mode or mode)
     pairs = {}
     for (model, method), own in by_method(found, mode).items():
         terms = theirs.get((model, than or method))
-        if terms is not None and method != than:
+        same = method == than or (mode != "sequential" and len(distinct([than, method])) == 1)
+        if terms is not None and not (than and same):
             for measure in measures:
                 first = sums_of(terms[terms["measure"] == measure])
                 second = sums_of(own[own["measure"] == measure])

@@ -88,10 +88,9 @@ def editors_table() -> pd.DataFrame:
 
 
 def scorers_table() -> pd.DataFrame:
-    """Mean success of every plain editor's edits under each scorer, in percent."""
+    """Mean success of every editor's edits under each scorer, without and with APP, in percent."""
     states = by_state(archive("scorers").get(MAIN_RUN))
-    plain = {state: t for state, t in states.items() if "+" not in state}
-    means = {state: 100 * table[[*_SCORERS]].mean() for state, table in plain.items()}
+    means = {state: 100 * table[[*_SCORERS]].mean() for state, table in states.items()}
     table = pd.DataFrame.from_dict(means, orient="index").rename(columns=_SCORERS)
     return table.map("{:.0f}".format).rename_axis("editor")
 

@@ -32,9 +32,10 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "05",
-            "Among twelve facts no locator tells one's best layers from another's; all recognise wordings",
-            f"A fact's wordings share neurons for all {len(real)} methods. A chain and its fact share few"
-            f" more knowledge neurons than two sentences dealt at random (RSim"
+            "Among twelve facts no locator predicts where a given fact is best edited; all select similar"
+            " neurons for paraphrases",
+            f"A fact's wordings share neurons for all {len(real)} methods. A chain and its fact share"
+            f" barely more knowledge neurons than random sentence pairs (RSim"
             f" {relevance['mean']:.2f} and {chance:.2f}). For no locator does a fact's own attribution"
             f" predict its best layers better than another fact's (n = {len(gains)}).",
             (
