@@ -87,7 +87,7 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: st
     editors = ("FT-L", "FT-M", "ROME", "MEMIT")
     pairs = [f"{m} {e} - {e}+APP" for e in editors for m in ("AFF hard", "ANF hard")]
     holds(tested, *pairs)
-    gain, price = holds(tested, "AFF hard ROME - ROME+APP", "GS ROME - ROME+APP")
+    gain, _ = holds(tested, "AFF hard ROME - ROME+APP", "GS ROME - ROME+APP")
     unnamed = _lost_in_text()
     return Headline(
         "03",
@@ -97,7 +97,6 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: st
         (
             ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
             ("reduction by APP", _points(gain)),
-            ("loss of generalisation with APP (GS)", _points(price)),
             (
                 "loss of new answers in free text with APP",
                 f"{in_points(unnamed)} points (n = {unnamed.n})",
