@@ -242,6 +242,9 @@ def _pretrained(
 
 def _check_vocabulary(source: str, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
     """Refuse words without an embedding; a picture's or sound's token, as Gemma 3 has one, is none."""
+    # Ids of a vocabulary have no gaps but where tokens were added: most need no look at every word.
+    if len(tokenizer) <= rows and max(tokenizer.added_tokens_decoder, default=0) < rows:
+        return
     marks = tokenizer.special_tokens_map
     others = {
         marks[name]
