@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -24,6 +25,8 @@ _WITHOUT_EFFECT = {"transformers_version", "architectures", "dtype", "torch_dtyp
 _LOOKED_AT = 64  # values of each tensor
 # What a tokenizer does to a text before and after its vocabulary is looked up.
 _STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+# What changes texts or ids besides where it is switched on, as few tokenizers have it.
+_SWITCHES = ("split_special_tokens", "clean_up_tokenization_spaces")
 
 
 class TensorState(NamedTuple):
@@ -39,28 +42,38 @@ class TensorState(NamedTuple):
 
 
 class WeightDigests:
-    """SHA-256 of each of a network's parameters as they are in memory, computed where one has changed."""
+    """SHA-256 of each of a network's weights as they are in memory, computed where one has changed.
+
+    Weights are its parameters, and the buffers that a checkpoint would hold, such as pruning's masks.
+    """
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
         self._known: dict[str, tuple[TensorState, str]] = {}
 
     def current(self) -> dict[str, str]:
-        """Digests by the parameters' names."""
+        """Digests by the weights' names."""
         digests = {}
-        for name, parameter in self._network.named_parameters():
-            state = _state_of(parameter)
+        for name, weight in self._weights():
+            state = _state_of(weight)
             known_state, digest = self._known.get(name, (None, ""))
             if state != known_state:
-                digest = _tensor_digest(parameter)
+                digest = _tensor_digest(weight)
                 self._known[name] = state, digest
             digests[name] = digest
         return digests
 
     def believe(self, digests: Mapping[str, str]) -> None:
         """Take kept digests for those of the weights, which were read from the same files just now."""
-        for name, parameter in self._network.named_parameters():
-            self._known[name] = _state_of(parameter), digests[name]
+        for name, weight in self._weights():
+            self._known[name] = _state_of(weight), digests[name]
+
+    def _weights(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self._network.named_parameters()
+        for place, module in self._network.named_modules():
+            for name, buffer in module.named_buffers(place, recurse=False):
+                if name.rpartition(".")[2] not in module._non_persistent_buffers_set:
+                    yield name, buffer
 
 
 class TokenizerDigest:
@@ -68,25 +81,26 @@ class TokenizerDigest:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._vocabulary: tuple[int, str] = (-1, "")  # its size, which only grows, and its digest
+        self._model: tuple[int, bytes] = (-1, b"")  # with the size at which it was read
 
     def current(self) -> dict[str, Any]:
         """The digest of the vocabulary, and the rest as it is."""
         tokenizer = self._tokenizer
         backend = tokenizer.backend_tokenizer
-        if len(tokenizer) != self._vocabulary[0]:
-            added = sorted(backend.get_added_tokens_decoder().items())
-            content = backend.model.__getstate__() + repr(added).encode()
-            self._vocabulary = len(tokenizer), digest_of(content)
+        if len(tokenizer) != self._model[0]:
+            self._model = len(tokenizer), backend.model.__getstate__()
+        # A word of the vocabulary may be added too, which changes how texts are cut but not the size.
+        added = sorted(backend.get_added_tokens_decoder().items())
         steps = {}
         for name in _STEPS:
             step = getattr(backend, name)
             steps[name] = None if step is None else json.loads(step.__getstate__())
         return {
-            "vocabulary": self._vocabulary[1],
+            "vocabulary": digest_of(self._model[1] + repr(added).encode()),
             "steps": steps,
             "special_tokens": tokenizer.special_tokens_map,
             "chat_template": tokenizer.chat_template,
+            **{name: True for name in _SWITCHES if getattr(tokenizer, name, False)},
         }
 
 
@@ -109,12 +123,15 @@ class CheckpointDigests:
         weights.believe(kept(self._path, lambda file: json.loads(file.read_text("utf-8")), make))
 
     def _place(self) -> Path:
-        """A file whose name holds the path, size and times of each of the checkpoint's files."""
+        """A file whose name holds the path, size and times of each of the checkpoint's files.
+
+        Which weights a network has, and how they are read, config.json and transformers decide.
+        """
         files = []
-        for path in sorted(self._folder.glob("*.safetensors")):
+        for path in sorted([self._folder / "config.json", *self._folder.glob("*.safetensors")]):
             about = path.stat()
             files.append([path.name, about.st_size, about.st_mtime_ns, about.st_ctime_ns])
-        made_of = [str(self._folder.resolve()), str(self._dtype), files]
+        made_of = [str(self._folder.resolve()), str(self._dtype), transformers.__version__, files]
         return cache_folder("digests") / f"{digest_of(json.dumps(made_of).encode())}.json"
 
 
@@ -139,18 +156,22 @@ def fingerprint_of(
     return digest_of(json.dumps(made_of, sort_keys=True, default=str).encode())
 
 
-def _state_of(parameter: Tensor) -> TensorState:
-    changes = None if parameter.is_inference() else parameter._version
-    flat = parameter.detach().reshape(-1)
+def _state_of(weight: Tensor) -> TensorState:
+    changes = None if weight.is_inference() else weight._version
+    flat = weight.detach().reshape(-1)
     # One more than a divisor, or all values would be of one column.
     step = max(1, flat.numel() // _LOOKED_AT) + 1
     values = flat[::step][:_LOOKED_AT].float().cpu().numpy().tobytes()
-    return TensorState(parameter.data_ptr(), changes, values)
+    return TensorState(weight.data_ptr(), changes, values)
 
 
 def _tensor_digest(tensor: Tensor) -> str:
     """SHA-256 of a tensor's type, shape and bytes."""
-    values = tensor.detach().contiguous().cpu()
-    digest = hashlib.sha256(f"{values.dtype} {tuple(values.shape)} ".encode())
-    digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+    digest.update(_bytes_of(tensor.detach()))
     return digest.hexdigest()
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    values = tensor.contiguous().cpu().reshape(-1)
+    return values.view(torch.uint8).numpy().data

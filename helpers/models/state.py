@@ -1,7 +1,8 @@
-"""What a session has set in torch, set aside while the package works.
+"""What a session has set in torch and NumPy, set aside while the package works.
 
-A notebook may have gradients switched off, another default type or device, or mixed precision. An edit
-needs gradients of its own, and all results are to be the same: what computes runs in ``own_state``.
+A notebook may have gradients switched off, another default type or device, mixed precision, products of
+fewer digits, or NumPy's rounding to 0 as an error. An edit needs gradients of its own, and all results
+are to be the same: what computes runs in ``own_state``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
+import numpy as np
 import torch
 
 Arguments = ParamSpec("Arguments")
@@ -19,9 +21,11 @@ Result = TypeVar("Result")
 
 @contextmanager
 def own_state() -> Iterator[None]:
-    """Torch as it is when it was just imported; the session's settings come back after the block."""
+    """Both as they are when just imported; the session's settings come back after the block."""
     default_dtype = torch.get_default_dtype()
+    precision = torch.get_float32_matmul_precision()
     with ExitStack() as stack:
+        stack.enter_context(np.errstate(all="warn", under="ignore"))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         for kind in ("cpu", "cuda"):
@@ -32,6 +36,9 @@ def own_state() -> Iterator[None]:
         if default_dtype != torch.float32:
             torch.set_default_dtype(torch.float32)
             stack.callback(torch.set_default_dtype, default_dtype)
+        if precision != "highest":  # as TF32 or bfloat16
+            torch.set_float32_matmul_precision("highest")
+            stack.callback(torch.set_float32_matmul_precision, precision)
         yield
 
 

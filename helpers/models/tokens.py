@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import TypeVar
 
 from helpers import UserError
@@ -18,12 +17,22 @@ _LINE_BREAKS = "\n\r"
 _OPENING = re.compile(r"""(?:^|[\s(\[{])["']$""")
 _WITHOUT_BLANKS = re.compile("CJK|IDEOGRAPHIC|HIRAGANA|KATAKANA|THAI|LAO|KHMER|MYANMAR|TIBETAN")
 
-# How chat templates open a thought: <think>, <seed:think>, [THINK].
-_THOUGHT = re.compile(r"([<\[])([\w:]*(?:think|thought|reason)\w*)([>\]])", re.IGNORECASE)
-CHAT_DATE = date(2024, 7, 26)  # "today" in chat templates; Llama 3's own where no clock is given
+# How chat templates open a thought: <think>, <seed:think>, [THINK], <|begin_of_thought|>, ◁think▷.
+_THOUGHT = re.compile(r"(<\|?|\[|◁)([\w:]*(?:think|thought|reason)\w*)(\|?>|\]|▷)", re.IGNORECASE)
+CHAT_DATE = "26 Jul 2024"  # "today" in chat templates; Llama 3's own where no clock is given
+# Its parts in English, whatever the session's language is, by the codes of strftime.
+_DATE_PARTS = {
+    **{"a": "Fri", "A": "Friday", "b": "Jul", "B": "July", "h": "Jul", "p": "AM"},
+    **{"d": "26", "-d": "26", "e": "26", "m": "07", "-m": "7", "y": "24", "Y": "2024", "j": "208"},
+    **{"F": "2024-07-26", "D": "07/26/24", "x": "07/26/24", "H": "00", "-H": "0", "I": "12"},
+    **{"-I": "12", "M": "00", "-M": "0", "S": "00", "-S": "0", "f": "000000", "T": "00:00:00"},
+    **{"R": "00:00", "X": "00:00:00", "u": "5", "w": "5", "z": "", "Z": ""},
+}
 # A clock for them that stands still, in Jinja: functions cannot be handed to a template.
-_CODES = "".join(f".replace('%{c}', '{CHAT_DATE.strftime(f'%{c}')}')" for c in "aAbBdmyYjHIMSp")
-_CLOCK = "{% macro strftime_now(form) %}{{ form" + _CODES + " }}{% endmacro %}\n"
+_CODES = "".join(f".replace('%{code}', '{part}')" for code, part in _DATE_PARTS.items())
+_CLOCK = "{% macro strftime_now(format) %}{{ format" + _CODES + " }}{% endmacro %}\n"
+# Stands for a message where only what a template puts around it is looked at.
+_MARK = "1847205936"
 
 Ids = tuple[int, ...]
 Prompt = str | Sequence[Mapping[str, str]]  # a message, or the turns of a chat (role, content)
@@ -177,31 +186,37 @@ def chat_text(model: LanguageModel, prompt: Prompt) -> str:
     try:
         accepted = _accepted_turns(model, turns)
         text = _rendered(model, accepted)
-        before_reply = _rendered(model, accepted, reply=False)
+        *earlier, last = accepted
+        marked = _rendered(model, [*earlier, {**last, "content": _MARK}])
     except Exception as error:  # a template is a program, which may fail in any way
         reason = " ".join(str(error).split())[:100]
         raise TokenError(
             f"the chat template of {model.name} fails ({type(error).__name__}: {reason}):"
             " correct it, or use chat=False"
         ) from error
-    opening = text.removeprefix(before_reply) or text  # a template may have no choice
+    _, shown, opening = marked.rpartition(_MARK)
+    if not shown:
+        raise TokenError(
+            f"the chat template of {model.name} does not show a message that is a text: correct it,"
+            " or use chat=False"
+        )
+    if not text.endswith(opening):  # it depends on the message
+        opening = text
     return text.removesuffix(opening) + _with_thought_closed(opening)
 
 
-def _rendered(
-    model: LanguageModel, turns: Sequence[Mapping[str, str]], *, reply: bool = True
-) -> str:
-    """The turns in the template as it is, up to the reply or to its header."""
+def _rendered(model: LanguageModel, turns: Sequence[Mapping[str, str]]) -> str:
+    """The turns in the template as it is, up to the reply."""
     template = model.tokenizer.get_chat_template()
     rendered = model.tokenizer.apply_chat_template(
         [dict(turn) for turn in turns],
         chat_template=_CLOCK + template if "strftime_now" in template else template,
         tokenize=False,
-        add_generation_prompt=reply,
+        add_generation_prompt=True,
         # Names that a template does not use are ignored.
         enable_thinking=False,
         thinking=False,
-        date_string=CHAT_DATE.strftime("%d %b %Y"),
+        date_string=CHAT_DATE,
     )
     return str(rendered)
 
@@ -240,7 +255,8 @@ def _with_thought_closed(opening: str) -> str:
     if not marks:
         return opening
     left, name, right = marks[-1].groups()
-    closing = f"{left}/{name}{right}"
+    begun = re.match("begin|start", name)
+    closing = left + (f"end{name[begun.end() :]}" if begun else f"/{name}") + right
     if closing in opening[marks[-1].end() :]:
         return opening
     return f"{opening.rstrip()}\n\n{closing}\n\n"

@@ -22,6 +22,7 @@ Aliases = Mapping[str, tuple[str, ...]]  # ``compared`` entity → other names
 # Of Thai, Khmer, Chinese, …, which put no blanks between words.
 _UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\uac00-\ud7af]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_POINT_IN_NUMBER = re.compile(r"(?<=\d)[.,](?=\d)")  # 3 is not in 3.5, nor 1 in 1,000
 # What hyphens join to a name, before it and after it.
 _JOINED_BEFORE = re.compile(r"[\w'-]*\w-$")
 _JOINED_AFTER = re.compile(r"-\w[\w'-]*")
@@ -86,8 +87,10 @@ def log_naming(sums: ArrayLike) -> float:
 def _is_whole(text: str, start: int, end: int) -> bool:
     """Whether no word goes on where the name begins or ends."""
     begins_inside = start > 0 and _in_word(text[start - 1]) and _in_word(text[start])
-    if begins_inside or end == len(text):
-        return not begins_inside
+    in_number = _POINT_IN_NUMBER.match(text, start - 1) if start else None
+    in_number = in_number or _POINT_IN_NUMBER.match(text, end)
+    if begins_inside or in_number or end == len(text):
+        return not (begins_inside or in_number)
     ends_inside = _in_word(text[end - 1]) and _in_word(text[end])
     return not ends_inside and not _is_mark(text[end])
 

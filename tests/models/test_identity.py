@@ -16,6 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch.nn.utils import prune
 
 from helpers import models
 from helpers.editing.contexts import context_templates
@@ -156,6 +157,9 @@ def test_a_change_in_memory_is_seen_however_it_is_made(own_model):
     seen.add(lm.fingerprint)
     write(lm, Update({name: Dense(torch.ones(lm.weight(name).shape))}))
     seen.add(lm.fingerprint)
+    with torch.no_grad():  # an exchange, which no sum tells
+        lm.weight(name)[3, [4, 5]] = lm.weight(name)[3, [5, 4]].clone()
+    seen.add(lm.fingerprint)
     begin_token = lm.tokenizer.backend_tokenizer
     begin_token.post_processor = (
         type(begin_token)
@@ -165,7 +169,23 @@ def test_a_change_in_memory_is_seen_however_it_is_made(own_model):
     seen.add(lm.fingerprint)
     lm.tokenizer.chat_template = "{{ messages }}"
     seen.add(lm.fingerprint)
-    assert len(seen) == 7
+    lm.tokenizer.add_tokens(["a"])  # a word it has: not one more
+    seen.add(lm.fingerprint)
+    lm.tokenizer.split_special_tokens = True
+    seen.add(lm.fingerprint)
+    assert len(seen) == 10
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_pruned_network_is_known_by_its_mask(folder, dtype):
+    lm = models.load(str(folder), dtype=dtype)
+    module = lm.module(lm.layout.mlp_out(1))
+    seen = {lm.fingerprint}
+    prune.l1_unstructured(module, "weight", 0.5)
+    seen.add(lm.fingerprint)
+    module.weight_mask.copy_(1 - module.weight_mask)
+    seen.add(lm.fingerprint)
+    assert len(seen) == 3
 
 
 def changed(content: Any, change: Callable[[Any], object]) -> Any:
@@ -204,6 +224,17 @@ def test_weights_are_digested_once_for_a_file(folder, monkeypatch):
     os.utime(folder / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert models.load(str(folder)).fingerprint != first
     assert len(digested) > count
+
+
+def test_kept_digests_are_those_of_the_weights_that_config_json_asks_for(folder):
+    stored = load_file(folder / "model.safetensors")
+    stored["lm_head.weight"] = stored["model.embed_tokens.weight"].clone()
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    seen = []
+    for tied in (True, False):  # one matrix, then two that are equal
+        edit_json("config.json", lambda c, tied=tied: c.update(tie_word_embeddings=tied))(folder)
+        seen.append(models.load(str(folder)).weights.current())
+    assert len(seen[1]) == len(seen[0]) + 1
 
 
 def test_damaged_digests_are_made_again(folder):

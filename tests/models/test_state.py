@@ -47,6 +47,16 @@ def default(kind: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+@contextmanager
+def half_digits() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 SESSIONS: dict[str, Callable[[], Any]] = {
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,
@@ -56,13 +66,16 @@ SESSIONS: dict[str, Callable[[], Any]] = {
     "bfloat16": lambda: default(torch.bfloat16),
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "device": lambda: torch.device("meta"),
+    "half digits": half_digits,
+    "numpy": lambda: np.errstate(all="raise"),
 }
 
 
 def settings() -> tuple[Any, ...]:
     switches = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     mixed = torch.is_autocast_enabled("cpu")
-    return (*switches, mixed, torch.get_default_dtype(), torch.get_default_device())
+    defaults = torch.get_default_dtype(), torch.get_default_device()
+    return (*switches, mixed, *defaults, torch.get_float32_matmul_precision(), np.geterr())
 
 
 @pytest.fixture
@@ -191,7 +204,7 @@ def test_settings_come_back_after_an_error(tiny):
     with default(torch.float64), torch.inference_mode():
         before = settings()
         with own_state():
-            assert settings() == (True, False, False, torch.float32, torch.device("cpu"))
+            assert settings()[:5] == (True, False, False, torch.float32, torch.device("cpu"))
         with pytest.raises(ValueError, match="owners"):
             score_answers(tiny("llama"), [Question("x", ("y",))], [], [3])
         assert settings() == before

@@ -166,6 +166,13 @@ SWITCH = "{% if NAME is defined and NAME is false %}<think>\n\n</think>\n\n{% el
         ("[THINK]", CLOSED.replace("<think>", "[THINK]").replace("</think>", "[/THINK]")),
         (SWITCH.replace("NAME", "enable_thinking"), CLOSED),
         (SWITCH.replace("NAME", "thinking"), CLOSED),
+        (
+            "<|begin_of_thought|>",
+            CLOSED.replace("<think>", "<|begin_of_thought|>").replace(
+                "</think>", "<|end_of_thought|>"
+            ),
+        ),
+        ("◁think▷", CLOSED.replace("<think>", "◁think▷").replace("</think>", "◁/think▷")),
         ("", "<user>Who?<assistant>"),
     ],
 )
@@ -178,13 +185,23 @@ def test_a_reply_begins_outside_of_thoughts(chatting, opening, expected):
 
 def test_a_users_own_tags_are_text(chatting):
     prompt = "What does <think> mean?"
-    assert chatting(TURNS + REPLY, prompt) == f"<user>{prompt}<assistant>"
+    for template in (TURNS + REPLY, TURNS + "<assistant>"):  # the latter without a choice
+        assert chatting(template, prompt) == f"<user>{prompt}<assistant>"
+
+
+def test_a_template_that_shows_no_message_is_refused(chatting):
+    parts = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+    for template in (parts, "Hello."):  # one for messages in parts, and one that reads none
+        with pytest.raises(TokenError, match="does not show a message"):
+            chatting(template)
 
 
 def test_today_is_the_same_day_in_every_rendering(chatting):
     clock = "{% if not date_string is defined %}never{% endif %}{{ date_string }}"
     assert chatting("{{ strftime_now('%Y-%m-%d %H:%M') }}" + TURNS) == "2024-07-26 00:00<user>Who?"
     assert chatting(clock + TURNS) == "26 Jul 2024<user>Who?"
+    told = "{{ strftime_now(format='%B %-d, %Y') }}"
+    assert chatting(told + TURNS) == "July 26, 2024<user>Who?"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ in 1914-1918 | 1914
 a Boeing 747-400 | Boeing 747
 東京-大阪 | 東京
 the Paris's | Paris
+born in 1999, 2000 or 3.5 | 2000
+at 3. | 3
 l'Afrique | Afrique
 in Guinea-Bissau's north | Guinea-Bissau
 guinea-bissau | Guinea-Bissau
@@ -67,6 +69,9 @@ Covid-19 | Covid
 Jean-Paul Sartre | Paul Sartre
 New York-New Jersey | New York
 Paris–Dakar | Paris
+3.5 million | 3
+1,000 people | 1
+1,000 people | 000
 Guinea - Bissau | Guinea-Bissau
 Guinea | Guinea-Bissau
 """
