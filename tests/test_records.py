@@ -102,6 +102,16 @@ def test_numbers_in_yaml_are_those_that_people_write(tmp_path, text, value):
     assert (found, type(found)) == (value, type(value))
 
 
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\n\na: 3\n", "c:\n  d: 1\n\n\n  d: 1\n"])
+def test_a_name_that_yaml_has_twice_is_refused_with_both_lines(tmp_path, text):
+    (tmp_path / "file.yaml").write_text(text)
+    match = r"file.yaml is not valid YAML: '[ad]' is given in lines (1 and 4|2 and 5): remove one$"
+    with pytest.raises(UserError, match=match):
+        read_yaml(tmp_path / "file.yaml")
+    (tmp_path / "file.yaml").write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}")  # meant
+    assert read_yaml(tmp_path / "file.yaml")["c"] == {"b": 2}
+
+
 def test_the_projects_own_yaml_reads_as_ever():
     files = [*PARAMS.rglob("*.yaml"), *PACKAGED.rglob("*.yaml")]
     assert len(files) > 20
