@@ -68,6 +68,9 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
         raise UserError(
             f"{path}, line {line}: byte {content[error.start]:#04x} is no UTF-8; save the file as UTF-8"
         ) from error
+    if (place := text.find("\0")) >= 0:
+        line = text.count("\n", 0, place) + 1
+        raise UserError(f"{path}, line {line}: a zero byte, as in UTF-16; save the file as UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

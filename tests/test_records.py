@@ -17,7 +17,7 @@ from helpers.models.shapes import byte_tokenizer
 from helpers.params import read_params
 from helpers.paths import PACKAGED, PARAMS
 from helpers.peak.records import PeakRecord, load_peak, save_peak
-from helpers.records import by_case_id, compared, read_all, read_json, read_yaml
+from helpers.records import by_case_id, compared, read_all, read_json, read_text, read_yaml
 from helpers.sweeps.matrix import read_sweep
 from helpers.thinkedit.knowgic import load_edits, write_edits
 from helpers.triples.sources import read_facts
@@ -207,3 +207,9 @@ def test_another_encoding_is_named_with_file_line_and_remedy(name, encoding, tmp
     )
     with pytest.raises(UserError, match=match):
         read(path)
+
+
+def test_utf_16_without_a_mark_is_told_by_its_zeros(tmp_path):
+    (tmp_path / "file.txt").write_bytes("one\ntwo\n".encode("utf-16-le"))
+    with pytest.raises(UserError, match=r"file.txt, line 1: a zero byte, as in UTF-16; save"):
+        read_text(tmp_path / "file.txt")

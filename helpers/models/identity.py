@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from helpers import UserError
 from helpers.kept import kept
 from helpers.paths import cache_folder, digest_of
 
@@ -112,20 +114,25 @@ class CheckpointDigests:
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         self._folder = folder
         self._dtype = dtype
-        self._path = self._place()
+        self._files = self._listed()
 
     def attach(self, weights: WeightDigests) -> None:
-        """Give a network that was just loaded from the checkpoint its digests; make and keep them once."""
-        if self._path != self._place():  # the checkpoint was replaced while it was read
+        """Give a network that was just loaded from the checkpoint its digests; make and keep them once.
+
+        Where nothing can be kept, as on a read-only disk, they are made when they are asked for.
+        """
+        if self._files != self._listed():  # the checkpoint was replaced while it was read
             return
 
         def make(scratch: Path) -> None:
             scratch.write_text(json.dumps(weights.current(), indent=1), "utf-8")
 
-        weights.believe(kept(self._path, lambda file: json.loads(file.read_text("utf-8")), make))
+        with suppress(OSError, UserError):
+            path = cache_folder("digests") / f"{self._files}.json"
+            weights.believe(kept(path, lambda file: json.loads(file.read_text("utf-8")), make))
 
-    def _place(self) -> Path:
-        """A file whose name holds the path, size and times of each of the checkpoint's files.
+    def _listed(self) -> str:
+        """A digest of the path, size and times of each of the checkpoint's files.
 
         Which weights a network has, and how they are read, config.json and transformers decide.
         """
@@ -134,7 +141,7 @@ class CheckpointDigests:
             about = path.stat()
             files.append([path.name, about.st_size, about.st_mtime_ns, about.st_ctime_ns])
         made_of = [str(self._folder.resolve()), str(self._dtype), transformers.__version__, files]
-        return cache_folder("digests") / f"{digest_of(json.dumps(made_of).encode())}.json"
+        return digest_of(json.dumps(made_of).encode())
 
 
 def fingerprint_of(

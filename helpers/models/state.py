@@ -35,7 +35,8 @@ def own_state() -> Iterator[None]:
         if default_dtype != torch.float32:
             torch.set_default_dtype(torch.float32)
             stack.callback(torch.set_default_dtype, default_dtype)
-        for products in (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul):
+        of_cpu = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        for products in (torch.backends.cuda.matmul, of_cpu):
             if (precision := products.fp32_precision) != "ieee":  # TF32, bfloat16, or another's
                 products.fp32_precision = "ieee"
                 stack.callback(setattr, products, "fp32_precision", precision)

@@ -258,6 +258,12 @@ def test_kept_digests_are_those_of_the_weights_that_config_json_asks_for(folder)
     assert len(seen[1]) == len(seen[0]) + 1
 
 
+def test_a_model_is_loaded_where_nothing_can_be_kept(folder, monkeypatch):
+    first = models.load(folder).fingerprint
+    monkeypatch.setenv("HELPERS_CACHE", str(folder / "config.json" / "cache"))
+    assert models.load(folder).fingerprint == first
+
+
 def test_damaged_digests_are_made_again(folder):
     first = models.load(str(folder)).fingerprint
     for damage in ("", "{}"):
