@@ -19,14 +19,29 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    create_model,
+)
 
 from helpers import UserError
 from helpers.paths import NOTEBOOKS, in_repository
 from helpers.records import in_words, read_yaml
 
-_Int = Annotated[int, Strict()]  # pydantic takes true for 1
-_Float = Annotated[float, Field(allow_inf_nan=False)]
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):  # which pydantic takes for 1 or 0
+        raise ValueError("input should be a number")
+    return value
+
+
+_Int = Annotated[int, Strict()]  # likewise
+_Float = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
     **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int or None": _Int | None},
     **{"list[str]": list[str], "list[int]": list[_Int], "list[float]": list[_Float]},

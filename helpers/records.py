@@ -34,6 +34,16 @@ _SIGNS = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS
 class _Loader(yaml.SafeLoader):
     """YAML without numbers that nobody means: 12:30 as 750, the time of day in base 60, or 010 as 8."""
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a name that is given twice, of which YAML takes the last."""
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        lines: dict[tuple[str, str], int] = {}
+        for key in keys:
+            line = key.start_mark.line + 1
+            if (first := lines.setdefault((key.tag, key.value), line)) != line:
+                raise UserError(f"{key.value!r} is given in lines {first} and {line}: remove one")
+        return super().construct_mapping(node, deep)
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float"))]
@@ -58,16 +68,18 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
         raise UserError(
             f"{path}, line {line}: byte {content[error.start]:#04x} is no UTF-8; save the file as UTF-8"
         ) from error
+    if (place := text.find("\0")) >= 0:
+        line = text.count("\n", 0, place) + 1
+        raise UserError(f"{path}, line {line}: a zero byte, as in UTF-16; save the file as UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file that a user gives."""
+    text = read_text(path)
     try:
-        return yaml.load(read_text(path), _Loader)  # noqa: S506 - a safe loader
+        return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
 
 

@@ -164,6 +164,7 @@ def test_the_fields_of_a_fact_are_read_alike():
         ({"prompt": b"{} is"}, "the prompt is b'{} is', of type bytes"),
         ({"prompt": "{} and {} are"}, "fact about 'Sudan': prompt .* exactly one {}"),
         ({"prompt": "it is"}, "exactly one {}"),
+        ({"target": "\ud83d"}, "the target .* holds half of a sign"),
         ({"subject": " \u200b"}, "the subject is empty"),
         ({"paraphrases": ("a", float("nan"))}, "text 2 of paraphrases is missing"),
         ({"paraphrases": {"a", "b"}}, "paraphrases is of type set; give a list"),
@@ -206,6 +207,11 @@ def test_what_cannot_be_edited_is_refused_before_the_model_runs(
     with pytest.raises(UserError, match=message) as caught:
         edit_facts(tiny("llama"), facts, **options)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_misspelt_editor_is_told_whatever_the_models_presets(tiny):
+    with pytest.raises(EditorError, match=r"no method 'Rome' \(did you mean 'rome'\?\)"):
+        edit_facts(tiny("llama"), [SUDAN], editor="Rome")
 
 
 def test_a_misspelt_preset_is_told_what_there_is():
@@ -273,7 +279,11 @@ def test_facts_that_are_odd_are_edited_and_told():
     assert told(replace(near, paraphrases=near.paraphrases[:1])) == []
     assert told(near) == ["the paraphrase 'A country beside it is' does not name the subject"]
     assert told(replace(near, target="SUDAN", paraphrases=())) == ["the target is the subject"]
+    itself = replace(near, paraphrases=("sudan shares a border with", *near.paraphrases[:1]))
+    assert told(itself) == ["the paraphrase 'sudan shares a border with' is the prompt"]
     fact = replace(near, paraphrases=())
+    cut = replace(fact, subject="an", prompt="Sud{} shares a border with", target="Mali")
+    assert len(told(fact, cut, together=True)) == 1  # the same question, whatever its subject
     assert told(fact, other) == []
     assert told(fact, other, together=True) == [
         "facts with this prompt have other targets, and one update is to write them all"

@@ -72,6 +72,7 @@ def test_folder_names_the_notebook_too(notebooks):
     [
         ("rat: 1", "no parameter 'rat'; there are model, rate"),
         ("rate: fast", "rate: .*'fast'"),
+        ("rate: true", "rate: .*number, not True"),
         ("layers: 4", "layers"),
         ("layers: [4, yes]", "layers.*valid integer"),
         ("1: 2", "flat mapping"),

@@ -17,7 +17,7 @@ from helpers.models.shapes import byte_tokenizer
 from helpers.params import read_params
 from helpers.paths import PACKAGED, PARAMS
 from helpers.peak.records import PeakRecord, load_peak, save_peak
-from helpers.records import by_case_id, compared, read_all, read_json, read_yaml
+from helpers.records import by_case_id, compared, read_all, read_json, read_text, read_yaml
 from helpers.sweeps.matrix import read_sweep
 from helpers.thinkedit.knowgic import load_edits, write_edits
 from helpers.triples.sources import read_facts
@@ -100,6 +100,16 @@ def test_numbers_in_yaml_are_those_that_people_write(tmp_path, text, value):
     (tmp_path / "file.yaml").write_text(text)
     found = read_yaml(tmp_path / "file.yaml")
     assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\n\na: 3\n", "c:\n  d: 1\n\n\n  d: 1\n"])
+def test_a_name_that_yaml_has_twice_is_refused_with_both_lines(tmp_path, text):
+    (tmp_path / "file.yaml").write_text(text)
+    match = r"file.yaml is not valid YAML: '[ad]' is given in lines (1 and 4|2 and 5): remove one$"
+    with pytest.raises(UserError, match=match):
+        read_yaml(tmp_path / "file.yaml")
+    (tmp_path / "file.yaml").write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}")  # meant
+    assert read_yaml(tmp_path / "file.yaml")["c"] == {"b": 2}
 
 
 def test_the_projects_own_yaml_reads_as_ever():
@@ -197,3 +207,9 @@ def test_another_encoding_is_named_with_file_line_and_remedy(name, encoding, tmp
     )
     with pytest.raises(UserError, match=match):
         read(path)
+
+
+def test_utf_16_without_a_mark_is_told_by_its_zeros(tmp_path):
+    (tmp_path / "file.txt").write_bytes("one\ntwo\n".encode("utf-16-le"))
+    with pytest.raises(UserError, match=r"file.txt, line 1: a zero byte, as in UTF-16; save"):
+        read_text(tmp_path / "file.txt")

@@ -167,7 +167,7 @@ def corpus_named(name: str | Path, *, seed: int = 0) -> Corpus:
         return SelfCorpus(int(sizes[1]), int(sizes[2]), seed)
     if name == "wikipedia":
         return WikipediaCorpus()
-    for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name)):
+    for path in (PACKAGED / "corpora" / f"{name}.txt", Path(name).expanduser()):
         if path.is_file():
             read_text(path)  # another encoding is refused here, before a model is loaded
             return TextCorpus(path)

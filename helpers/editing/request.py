@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ def text_of(called: str, value: object) -> str:
         raise RequestError(
             f"{called} is {value!r:.60}, of type {type(value).__name__}; write it as a text"
         )
+    if any(unicodedata.category(sign) == "Cs" for sign in text):
+        raise RequestError(f"{called} {text!r:.60} holds half of a sign; write it again in UTF-8")
     if not plain_signs(text).strip():
         raise RequestError(f"{called} is empty; {_GIVE.get(called, 'give a text')}")
     return text

@@ -216,7 +216,7 @@ class Update(Mapping[str, Delta]):
 
 @in_own_state
 def write(model: LanguageModel, update: Update) -> None:
-    """Add an update to the model's weights for good, in fp32, rounded to the weights' type once.
+    """Add an update to the model's weights for good, in fp32 or finer, rounded to their type once.
 
     An ``UpdateError`` where one of them cannot be written (``check_writable``); no weight is changed then.
     """
@@ -224,7 +224,13 @@ def write(model: LanguageModel, update: Update) -> None:
     with torch.no_grad():
         for name, delta in update.items():
             weight = model.weight(name)
-            changed = weight.float() + delta.dense().to(weight.device)
+            if not bool(_changed(weight, delta).isfinite().all()):
+                raise UpdateError(
+                    f"{name}: the update makes infinite or undefined numbers in {weight.dtype}, so"
+                    " nothing was written: make the edit again, or load the model in float32"
+                )
+        for name, delta in update.items():
+            weight = model.weight(name)
             if weight.dtype.itemsize == 2:
                 relative = delta.norm() / model.weight_norm(name)
                 if relative < 1e-2:  # rounding takes the change
@@ -233,10 +239,16 @@ def write(model: LanguageModel, update: Update) -> None:
                         f" {weight.dtype}; write it into float32 weights, or score under an overlay",
                         stacklevel=2,
                     )
-            weight.copy_(changed)
+            weight.copy_(_changed(weight, delta))
             if delta.bias is not None:
                 bias = model.module(name).get_parameter("bias")
                 bias.add_(delta.bias.to(weight))
+
+
+def _changed(weight: Tensor, delta: Delta) -> Tensor:
+    exact = torch.promote_types(weight.dtype, torch.float32)
+    changed = weight.to(exact) + delta.dense().to(weight.device, exact)
+    return changed.to(weight.dtype)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor, check_method
 from helpers.editing.corpus import corpus_named
+from helpers.editing.editors import split_method
 from helpers.editing.request import EditRequest, RequestError, about, read_texts
 from helpers.editing.update import Update, write
 from helpers.models import LanguageModel
@@ -132,6 +133,7 @@ def edit_facts(
     """
     facts = listed(facts)
     unlisted = [fact.request.text for fact in facts if not (fact.correct or fact.false)]
+    split_method(editor)  # before a preset is looked for
     whole_number("seed", seed)
     corpus_named(corpus, seed=seed)
     chosen = presets.default_preset(editor, model.name) if preset is None else preset
@@ -303,7 +305,9 @@ def fact_warnings(fact: Fact, facts: Sequence[Fact], *, together: bool) -> list[
     if compared(fact.target) == compared(fact.subject):
         messages.append("the target is the subject")
     for text in fact.paraphrases:
-        if not mentions(text.replace("{}", fact.subject), [fact.subject]):
+        if compared(text.replace("{}", fact.subject)) == compared(fact.request.text):
+            messages.append(f"the paraphrase {text!r} is the prompt")
+        elif not mentions(text.replace("{}", fact.subject), [fact.subject]):
             messages.append(f"the paraphrase {text!r} does not name the subject")
     targets = [compared(other.target) for other in facts if _asks(other) == _asks(fact)]
     if targets.count(compared(fact.target)) > 1:
@@ -317,8 +321,8 @@ def fact_warnings(fact: Fact, facts: Sequence[Fact], *, together: bool) -> list[
     return messages
 
 
-def _asks(fact: Fact) -> tuple[str, str]:
-    return compared(fact.subject), compared(fact.prompt)
+def _asks(fact: Fact) -> str:
+    return compared(fact.request.text)
 
 
 def edit_warnings(

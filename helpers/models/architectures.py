@@ -123,7 +123,7 @@ class Layout:
 
     def _fill(self, name: str, layer: int) -> str:
         if not 0 <= layer < self.blocks:
-            raise ValueError(f"layer {layer} is not in this model, which has {self.blocks} blocks")
+            raise ModelError(f"layer {layer} is not in this model, which has {self.blocks} blocks")
         return name.format(layer)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +18,15 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from helpers import UserError
 from helpers.kept import kept
 from helpers.paths import cache_folder, digest_of
 
 # Of a configuration: what names the software that wrote it, or the type that weights are loaded in.
 _WITHOUT_EFFECT = {"transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"}
-_LOOKED_AT = 64  # values of each tensor
+# Words of eight bytes in a row whose columns are added up: a prime, so that columns of the sums are none
+# of the tensor's, and an exchange of two of its rows or columns changes them.
+_WIDTH = 1021
 # What a tokenizer does to a text before and after its vocabulary is looked up.
 _STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 # What changes texts or ids besides where it is switched on, as few tokenizers have it.
@@ -32,13 +36,13 @@ _SWITCHES = ("split_special_tokens", "clean_up_tokenization_spaces")
 class TensorState(NamedTuple):
     """What differs between two looks at a tensor if its values changed: cheap to read, and not kept.
 
-    torch counts changes in place, but not those through ``.data``. A few values show these where the
-    whole tensor changes, as when an adapter is merged; a change of single values by that way is not seen.
+    torch counts changes in place, but not those through ``.data``, by which many tools write weights. The
+    sums of the tensor's bits show these: of one value as well, and of two that are exchanged.
     """
 
     address: int
     changes: int | None
-    values: bytes
+    sums: str
 
 
 class WeightDigests:
@@ -110,20 +114,25 @@ class CheckpointDigests:
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         self._folder = folder
         self._dtype = dtype
-        self._path = self._place()
+        self._files = self._listed()
 
     def attach(self, weights: WeightDigests) -> None:
-        """Give a network that was just loaded from the checkpoint its digests; make and keep them once."""
-        if self._path != self._place():  # the checkpoint was replaced while it was read
+        """Give a network that was just loaded from the checkpoint its digests; make and keep them once.
+
+        Where nothing can be kept, as on a read-only disk, they are made when they are asked for.
+        """
+        if self._files != self._listed():  # the checkpoint was replaced while it was read
             return
 
         def make(scratch: Path) -> None:
             scratch.write_text(json.dumps(weights.current(), indent=1), "utf-8")
 
-        weights.believe(kept(self._path, lambda file: json.loads(file.read_text("utf-8")), make))
+        with suppress(OSError, UserError):
+            path = cache_folder("digests") / f"{self._files}.json"
+            weights.believe(kept(path, lambda file: json.loads(file.read_text("utf-8")), make))
 
-    def _place(self) -> Path:
-        """A file whose name holds the path, size and times of each of the checkpoint's files.
+    def _listed(self) -> str:
+        """A digest of the path, size and times of each of the checkpoint's files.
 
         Which weights a network has, and how they are read, config.json and transformers decide.
         """
@@ -132,7 +141,7 @@ class CheckpointDigests:
             about = path.stat()
             files.append([path.name, about.st_size, about.st_mtime_ns, about.st_ctime_ns])
         made_of = [str(self._folder.resolve()), str(self._dtype), transformers.__version__, files]
-        return cache_folder("digests") / f"{digest_of(json.dumps(made_of).encode())}.json"
+        return digest_of(json.dumps(made_of).encode())
 
 
 def fingerprint_of(
@@ -158,20 +167,22 @@ def fingerprint_of(
 
 def _state_of(weight: Tensor) -> TensorState:
     changes = None if weight.is_inference() else weight._version
-    flat = weight.detach().reshape(-1)
-    # One more than a divisor, or all values would be of one column.
-    step = max(1, flat.numel() // _LOOKED_AT) + 1
-    values = flat[::step][:_LOOKED_AT].float().cpu().numpy().tobytes()
-    return TensorState(weight.data_ptr(), changes, values)
+    return TensorState(weight.data_ptr(), changes, _sums_of_bits(weight))
+
+
+def _sums_of_bits(weight: Tensor) -> str:
+    """A digest of the sums of a tensor's bits, read once; of what fills no row, the bits themselves."""
+    flat = weight.detach().contiguous().reshape(-1)
+    in_a_row = _WIDTH * 8 // flat.itemsize
+    whole = flat.numel() // in_a_row * in_a_row
+    sums = flat[:whole].view(torch.int64).reshape(-1, _WIDTH).sum(0)  # they wrap around
+    rest = flat[whole:].view(torch.uint8)
+    return digest_of(sums.cpu().numpy().tobytes() + rest.cpu().numpy().tobytes())
 
 
 def _tensor_digest(tensor: Tensor) -> str:
     """SHA-256 of a tensor's type, shape and bytes."""
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-    digest.update(_bytes_of(tensor.detach()))
+    values = tensor.detach().contiguous().cpu().reshape(-1)
+    digest.update(values.view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    values = tensor.contiguous().cpu().reshape(-1)
-    return values.view(torch.uint8).numpy().data

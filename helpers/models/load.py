@@ -71,12 +71,14 @@ _ORGANISATIONS = {  # by how the names of their models begin, on the hub
     "falcon": "tiiuae",
     "smollm": "HuggingFaceTB",
 }
+# Types of numbers in safetensors; others are codes, which transformers would take for numbers.
+_NUMBERS = ("F16", "BF16", "F32", "F64")
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
 
 
 @in_own_state
 def load(
-    name: str,
+    name: str | Path,
     *,
     dtype: str = "float32",
     device: str = "cpu",
@@ -94,6 +96,7 @@ def load(
         accept_terms: acknowledges a packaged model's terms of use.
         seed: for ``shape:`` models.
     """
+    name = str(name)
     of_weights = torch_dtype(dtype)
     check_device(device)
     source = model_source(name)
@@ -259,10 +262,20 @@ def _check_vocabulary(source: str, tokenizer: PreTrainedTokenizerBase, rows: int
 
 
 def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any]) -> None:
-    """Refuse weights that the model lacks, would drop, or has in another shape.
+    """Refuse weights that the model lacks, would drop, has in another shape, or are stored as codes.
 
-    transformers would draw what is missing at random, and leave out what has no place.
+    transformers would draw what is missing at random, leave out what has no place, and take codes for
+    numbers where config.json does not say what they stand for.
     """
+    stored = _stored_types(source)
+    prefix = f"{model.base_model_prefix}."
+    parameters = {name.removeprefix(prefix) for name, _ in model.named_parameters()}
+    taken = {key: kind for key, kind in stored.items() if key.removeprefix(prefix) in parameters}
+    if codes := sorted(key for key, kind in taken.items() if kind not in _NUMBERS):
+        raise ModelError(
+            f"{source} stores {_first(codes)} as {taken[codes[0]]}, codes to which no edit can be"
+            " added: take the model in floating point"
+        )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source} lacks {_first(missing)}; fetch it again, whole")
     if mismatched := sorted(report["mismatched_keys"]):
@@ -278,8 +291,12 @@ def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any
         # Heads that only pre-training has: BERT's pooler and next sentence.
         unexpected -= whole.state_dict().keys()
     if unexpected:
-        prefix = f"{model.base_model_prefix}."
-        constants = {key.removeprefix(prefix) for key in _constants(source)}
+        # Masks, and the number behind them, which older models stored: no weights.
+        constants = {
+            key.removeprefix(prefix)
+            for key, kind in stored.items()
+            if kind in ("BOOL", "U8") or key.endswith(".masked_bias")
+        }
         unexpected = {key for key in unexpected if key.removeprefix(prefix) not in constants}
     if unexpected:
         raise ModelError(
@@ -288,19 +305,17 @@ def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any
         )
 
 
-def _constants(source: str) -> set[str]:
-    """Names of a checkpoint's masks and single numbers, which older models stored: no weights."""
+def _stored_types(source: str) -> dict[str, str]:
+    """In which type each of a checkpoint's tensors is stored, by the names in its files."""
     folder = Path(source)
     if not folder.is_dir():
         folder = Path(str(cached_file(source, "config.json"))).parent  # of the hub's cache
-    names = set()
+    types = {}
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "pt") as file:
             for key in file.keys():  # noqa: SIM118 - safe_open is no mapping
-                stored = file.get_slice(key)
-                if not stored.get_shape() or stored.get_dtype() in ("BOOL", "U8"):
-                    names.add(key)
-    return names
+                types[key] = file.get_slice(key).get_dtype()
+    return types
 
 
 def _first(names: Iterable[str], most: int = 3) -> str:

@@ -23,7 +23,6 @@ Result = TypeVar("Result")
 def own_state() -> Iterator[None]:
     """Both as they are when just imported; the session's settings come back after the block."""
     default_dtype = torch.get_default_dtype()
-    precision = torch.get_float32_matmul_precision()
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="warn", under="ignore"))
         stack.enter_context(torch.inference_mode(False))
@@ -36,9 +35,11 @@ def own_state() -> Iterator[None]:
         if default_dtype != torch.float32:
             torch.set_default_dtype(torch.float32)
             stack.callback(torch.set_default_dtype, default_dtype)
-        if precision != "highest":  # as TF32 or bfloat16
-            torch.set_float32_matmul_precision("highest")
-            stack.callback(torch.set_float32_matmul_precision, precision)
+        of_cpu = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        for products in (torch.backends.cuda.matmul, of_cpu):
+            if (precision := products.fp32_precision) != "ieee":  # TF32, bfloat16, or another's
+                products.fp32_precision = "ieee"
+                stack.callback(setattr, products, "fp32_precision", precision)
         yield
 
 

@@ -61,7 +61,9 @@ class SubjectPrompt:
 def check_prompt(prompt: str) -> None:
     """Refuse a prompt that no answer can follow: an empty one, or one that ends with a blank."""
     if prompt[-1:].isspace() and prompt[-1] not in _LINE_BREAKS:
-        raise TokenError(f"prompt {prompt!r} ends with a blank; remove it: answers bring their own")
+        raise TokenError(
+            f"prompt {prompt[-60:]!r} ends with a blank; remove it: answers bring their own"
+        )
     if not prompt.strip():
         raise TokenError("a prompt is empty")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import UserError
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editors import EDITORS
@@ -186,7 +187,7 @@ def test_a_non_finite_loss_ends_that_edit_only(
 
 @pytest.mark.parametrize("name", [*VECTOR, "ft-m"])
 def test_a_layer_that_does_not_exist_is_refused(tiny, make_editor, name) -> None:
-    with pytest.raises(ValueError, match="layer 9 is not in this model"):
+    with pytest.raises(UserError, match="layer 9 is not in this model"):
         make_editor(name, tiny("llama"), layers=(9,))
 
 

@@ -179,3 +179,16 @@ def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(ti
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write(model, large)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("float32", float("nan")), ("float16", 1e5)])
+def test_what_a_weights_type_does_not_hold_is_not_written(tiny, dtype, value):
+    model = copy.deepcopy(tiny("llama"))
+    model.model.to(getattr(torch, dtype))
+    first, second = model.layout.mlp_out(0), model.layout.mlp_out(1)
+    before = model.fingerprint
+    size = model.weight(first).shape
+    update = Update({first: Dense(torch.ones(size)), second: Dense(torch.full(size, value))})
+    with pytest.raises(UpdateError, match=f"{second}: the update makes infinite or undefined"):
+        write(model, update)
+    assert model.fingerprint == before

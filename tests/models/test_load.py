@@ -46,7 +46,8 @@ def made(settings: dict[str, Any], tokenizer: Any = None, dtype=torch.float32) -
 
 
 def test_a_folder_is_loaded_as_it_was_saved(folder, tiny):
-    again = models.load(str(folder))
+    again = models.load(folder)
+    assert again.name == str(folder)
     assert again.fingerprint == tiny("llama").fingerprint
     ids = torch.arange(10)[None]
     torch.testing.assert_close(again.model(ids).logits, tiny("llama").model(ids).logits)
@@ -88,6 +89,8 @@ def rewritten(folder: Path, change) -> None:
 NORM = "model.norm.weight"
 BIAS = "model.layers.2.mlp.down_proj.bias"
 LORA = "model.layers.0.self_attn.q_proj.lora_A.weight"
+SCALE = "model.layers.0.self_attn.scale"
+MATRIX = "model.layers.0.mlp.down_proj.weight"
 BLOCK = "model.layers.4.input_layernorm.weight"
 
 
@@ -98,6 +101,9 @@ BLOCK = "model.layers.4.input_layernorm.weight"
         (lambda w: {**w, LORA: torch.zeros(2, 32)}, rf"holds {LORA}, for which its config"),
         (lambda w: {**w, BLOCK: torch.ones(32)}, rf"holds {BLOCK}, for which its config"),
         (lambda w: {k: t for k, t in w.items() if k != NORM}, f"lacks {NORM}; fetch it again"),
+        (lambda w: {**w, SCALE: torch.tensor(2.0)}, rf"holds {SCALE}, for which its config"),
+        (lambda w: {**w, MATRIX: w[MATRIX].to(torch.int8)}, rf"stores {MATRIX} as I8, codes"),
+        (lambda w: {**w, MATRIX: w[MATRIX].to(torch.float8_e4m3fn)}, rf"{MATRIX} as F8_E4M3"),
         (lambda w: {**w, NORM: torch.ones(16)}, rf"{NORM} has the shape \[16\], .* \[32\]"),
     ],
 )

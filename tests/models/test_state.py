@@ -48,6 +48,17 @@ def default(kind: torch.dtype) -> Iterator[None]:
 
 
 @contextmanager
+def tf32() -> Iterator[None]:
+    """By the newer of torch's two ways, beside which the older one's value cannot be read."""
+    before = torch.backends.fp32_precision
+    torch.backends.fp32_precision = "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.fp32_precision = before
+
+
+@contextmanager
 def half_digits() -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
@@ -67,6 +78,7 @@ SESSIONS: dict[str, Callable[[], Any]] = {
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "device": lambda: torch.device("meta"),
     "half digits": half_digits,
+    "tf32": tf32,
     "numpy": lambda: np.errstate(all="raise"),
 }
 
@@ -75,7 +87,11 @@ def settings() -> tuple[Any, ...]:
     switches = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     mixed = torch.is_autocast_enabled("cpu")
     defaults = torch.get_default_dtype(), torch.get_default_device()
-    return (*switches, mixed, *defaults, torch.get_float32_matmul_precision(), np.geterr())
+    products = (
+        torch.backends.cuda.matmul.fp32_precision,
+        torch.backends.mkldnn.matmul.fp32_precision,
+    )
+    return (*switches, mixed, *defaults, *products, np.geterr())
 
 
 @pytest.fixture
@@ -204,7 +220,8 @@ def test_settings_come_back_after_an_error(tiny):
     with default(torch.float64), torch.inference_mode():
         before = settings()
         with own_state():
-            assert settings()[:5] == (True, False, False, torch.float32, torch.device("cpu"))
+            usual = (True, False, False, torch.float32, torch.device("cpu"), "ieee", "ieee")
+            assert settings()[:-1] == usual
         with pytest.raises(ValueError, match="owners"):
             score_answers(tiny("llama"), [Question("x", ("y",))], [], [3])
         assert settings() == before
