@@ -42,7 +42,12 @@ class TensorState(NamedTuple):
 
     address: int
     changes: int | None
-    sums: str
+    sums: str | None = None  # not read yet: a model that was just loaded is as its files are
+
+    def is_as(self, earlier: TensorState) -> bool:
+        """Whether nothing tells that the tensor changed since an earlier look."""
+        counted = self[:2] == earlier[:2]
+        return counted and (earlier.sums is None or earlier.sums == self.sums)
 
 
 class WeightDigests:
@@ -61,16 +66,16 @@ class WeightDigests:
         for name, weight in self._weights():
             state = _state_of(weight)
             known_state, digest = self._known.get(name, (None, ""))
-            if state != known_state:
+            if known_state is None or not state.is_as(known_state):
                 digest = _tensor_digest(weight)
-                self._known[name] = state, digest
+            self._known[name] = state, digest
             digests[name] = digest
         return digests
 
     def believe(self, digests: Mapping[str, str]) -> None:
         """Take kept digests for those of the weights, which were read from the same files just now."""
         for name, weight in self._weights():
-            self._known[name] = _state_of(weight), digests[name]
+            self._known[name] = TensorState(weight.data_ptr(), _changes_of(weight)), digests[name]
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         yield from self._network.named_parameters()
@@ -166,8 +171,12 @@ def fingerprint_of(
 
 
 def _state_of(weight: Tensor) -> TensorState:
-    changes = None if weight.is_inference() else weight._version
-    return TensorState(weight.data_ptr(), changes, _sums_of_bits(weight))
+    return TensorState(weight.data_ptr(), _changes_of(weight), _sums_of_bits(weight))
+
+
+def _changes_of(weight: Tensor) -> int | None:
+    """How often torch counted that a tensor changed in place; it counts nothing in inference mode."""
+    return None if weight.is_inference() else weight._version
 
 
 def _sums_of_bits(weight: Tensor) -> str:
