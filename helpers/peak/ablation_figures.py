@@ -127,8 +127,8 @@ def fairer_differences(run: Run) -> Figure:
     panels[-1].legend(title="answers\nweighted as", **AT_RIGHT)
     noisy, tests = _holding(tested, "ANF", "(sum)")
     costly, _ = _holding(tested, "ES", "(mean)")
-    noise = f"more noise than APP as a sum ({len(noisy)} of {tests} editors)"
-    finding = f"Answers as targets leave {noise}; as a mean they cost success ({len(costly)})"
+    cost = f"As a mean, answers as targets cost success ({len(costly)} of {tests} editors)"
+    finding = f"{cost}; as a sum, they leave more noise than APP for {len(noisy)} of {tests}"
     caption = f"{stored.described(*stored.scores.values())}\n{_WEIGHTINGS}\n{_HOLLOW}"
     return _told(drawn, finding, caption, shown.values())
 
