@@ -139,7 +139,7 @@ def compared(name: str) -> str:
 
 def plain_signs(text: str) -> str:
     """A text in NFKC with a keyboard's apostrophes, hyphens and blanks, without invisible signs."""
-    # The acute accent that stands by itself would become a blank with an accent.
+    # The acute accent by itself would become a blank with an accent.
     visible = _INVISIBLE.sub("", text).translate(_SIGNS)
     return unicodedata.normalize("NFKC", visible).translate(_SIGNS)
 

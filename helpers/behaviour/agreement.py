@@ -160,7 +160,7 @@ def app_price_table(
 ) -> pd.DataFrame:
     """Success of edits without and with APP under some scorers, on the same records: what APP costs.
 
-    Shares in percent, and their paired difference with its interval; *Holm* says which differences
+    Shares in percent, and their paired difference with its interval; *Holm* shows which differences
     survive the correction for all of the table.
     """
     rows: list[dict[str, object]] = []

@@ -29,7 +29,7 @@ from helpers.models.state import in_own_state
 from helpers.paths import written_whole
 
 # Of weights that can be added to. Eight bits or fewer are codes of a quantised model, float8's too: what
-# they stand for depends on scales that are kept elsewhere.
+# they mean depends on scales that are kept elsewhere.
 WRITABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -336,7 +336,7 @@ def check_writable(model: LanguageModel, update: Update) -> None:
     modules = dict(model.model.named_modules())
     for name, delta in update.items():
         if name not in modules:
-            continue  # check_update says so
+            continue  # check_update reports it
         stored = dict(modules[name].named_parameters(recurse=False))
         faults = {"weight": _why_not_writable(stored.get("weight"))}
         if delta.bias is not None and "bias" in stored:
@@ -356,7 +356,7 @@ def _why_not_writable(stored: Tensor | None) -> str:
     if stored.dtype not in WRITABLE:
         return f"holds {str(stored.dtype).removeprefix('torch.')}, the codes of a quantised model"
     if type(stored) not in (Tensor, nn.Parameter):
-        return f"is a {type(stored).__name__}, whose numbers stand for others"
+        return f"is a {type(stored).__name__}, whose numbers encode others"
     return "is not in memory (device meta)" if stored.is_meta else ""
 
 

@@ -27,7 +27,7 @@ from helpers.scoring.naming import mentions, starts
 from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
 
 GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
-LONGEST_LETTER = 4  # tokens, of bytes; so many show whether a word goes on after the target
+LONGEST_LETTER = 4  # tokens, of bytes; their number shows whether a word goes on after the target
 END = -1  # no token's id: where a continuation stops by itself
 TEXTS = ("subject", "prompt", "target")
 LISTS = ("paraphrases", "locality", "correct", "false")

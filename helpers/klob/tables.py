@@ -38,7 +38,7 @@ ESTIMATE = ["mean", "low", "high", "n"]
 def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
     """Mean unclipped RSim of one granularity and share, exact Sim_all, with its interval.
 
-    By relation where there are at least eight, else by example; the line below says which.
+    By relation where there are at least eight, else by example; the line below states which.
     """
     values = relative_similarity(similarities["candidate"], similarities["pairwise"])
     index = pd.MultiIndex.from_frame(similarities[["locator", "subtask", "relation"]])

@@ -131,7 +131,7 @@ def model_source(name: str) -> str:
             )
         if adapters := sorted(folder.glob("adapter_*")):
             raise ModelError(
-                f"{folder} holds an adapter beside the model ({adapters[0].name}): merge it into"
+                f"{folder} holds an adapter next to the model ({adapters[0].name}): merge it into"
                 " the model, or move it to another folder"
             )
         return str(folder)
@@ -264,8 +264,8 @@ def _check_vocabulary(source: str, tokenizer: PreTrainedTokenizerBase, rows: int
 def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any]) -> None:
     """Refuse weights that the model lacks, would drop, has in another shape, or are stored as codes.
 
-    transformers would draw what is missing at random, leave out what has no place, and take codes for
-    numbers where config.json does not say what they stand for.
+    transformers would draw what is missing at random, omit what has no place, and take codes for
+    numbers where config.json does not define what they mean.
     """
     stored = _stored_types(source)
     prefix = f"{model.base_model_prefix}."

@@ -28,10 +28,10 @@ _DATE_PARTS = {
     **{"-I": "12", "M": "00", "-M": "0", "S": "00", "-S": "0", "f": "000000", "T": "00:00:00"},
     **{"R": "00:00", "X": "00:00:00", "u": "5", "w": "5", "z": "", "Z": ""},
 }
-# A clock for them that stands still, in Jinja: functions cannot be handed to a template.
+# A clock for them that does not move, in Jinja: functions cannot be handed to a template.
 _CODES = "".join(f".replace('%{code}', '{part}')" for code, part in _DATE_PARTS.items())
 _CLOCK = "{% macro strftime_now(format) %}{{ format" + _CODES + " }}{% endmacro %}\n"
-# Stands for a message where only what a template puts around it is looked at.
+# Takes the place of a message where only what a template puts around it is looked at.
 _MARK = "1847205936"
 
 Ids = tuple[int, ...]

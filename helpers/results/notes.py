@@ -1,4 +1,4 @@
-"""What the line below a table says: the units of its tests, and the smallest difference they can show."""
+"""The line below a table: the units of its tests, and the smallest difference they can show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.results.statistics import relations_of, too_few
 
 
 def with_note(table: pd.DataFrame, *notes: str) -> pd.DataFrame:
-    """A table with more sentences on the line below it; empty ones are left out."""
+    """A table with more sentences on the line below it; empty ones are omitted."""
     parts = [table.attrs.get("below", ""), *notes]
     table.attrs["below"] = "; ".join(filter(None, parts))
     return table

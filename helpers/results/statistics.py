@@ -3,7 +3,7 @@ simulations behind each choice.
 
 Records of one relation are alike. What counts as drawn at random, a *unit*, is therefore a relation where
 the records are of at least ``FEWEST`` relations, and a record where they are of fewer or where no index level
-``relation`` says of which. Units differ in size; a mean is over records all the same.
+``relation`` names them. Units differ in size; a mean is over records all the same.
 
 Which interval and which test belong to a metric is decided by its ``Kind`` and by the units, never by the
 values at hand.

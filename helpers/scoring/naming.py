@@ -44,7 +44,7 @@ def starts(text: str, name: str) -> Iterator[int]:
     "Port-au-Prince", New York in "New York-New Jersey", Paris in "Paris–Dakar". A text that writes the name
     itself small ("guinea-bissau") does not tell; there the whole is taken for a longer name.
 
-    A hyphen beside a blank or a line break joins nothing ("Guinea - Bissau", "Guinea- and Mali-based"), nor
+    A hyphen next to a blank or a line break joins nothing ("Guinea - Bissau", "Guinea- and Mali-based"), nor
     does one between two numbers ("1914-1918"), a long dash or an apostrophe ("Paris's", "l'Afrique").
     """
     text, name = unaccented(text), unaccented(name)

@@ -146,7 +146,7 @@ def test_the_heads_that_only_pre_training_has_are_left_out(tiny_masked, tmp_path
 @pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
 def test_an_adapter_beside_the_model_is_neither_dropped_nor_applied(folder, file):
     (folder / file).write_text("{}")
-    with pytest.raises(ModelError, match=f"an adapter beside the model .{file}.: merge"):
+    with pytest.raises(ModelError, match=f"an adapter next to the model .{file}.: merge"):
         models.load(str(folder))
 
 
