@@ -122,7 +122,7 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
                     "own edit": in_points(metric_interval(name, second[both])),
                     "placebo": in_points(metric_interval(name, first[both])),
                     "difference": in_points(contrast.difference, signed=True),
-                    "p": contrast.p_value,
+                    "p": f"{contrast.p_value:.4f}",
                     "n": contrast.difference.n,
                 }
             )

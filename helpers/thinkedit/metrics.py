@@ -239,8 +239,10 @@ def paired_difference(first: Table, second: Table) -> Difference:
     """
     changes = (capped_ratios(second) - capped_ratios(first)).dropna().to_numpy(float)
     change = mean_interval(changes)
-    low, high = np.clip([change.low, change.high], -1.0, 1.0)
     n = len(changes)
+    equal = n > 1 and np.isnan(change.low)  # all changes are: Student's t has no interval for them
+    ends = [change.mean] * 2 if equal else [change.low, change.high]
+    low, high = np.clip(ends, -1.0, 1.0)
     change = Estimate(change.mean, float(low), float(high), n)
     if n < 2:
         return Difference(change, float("nan"), float("nan"))

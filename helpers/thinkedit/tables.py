@@ -283,7 +283,8 @@ def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
 def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Table:
     """Measures of edits made alone, with intervals over edits, and over the wordings of their prompts.
 
-    Edits share wordings, and those of one may be alike. For packaged graphs, which have texts.
+    Edits share wordings, and those of one may be alike; in brackets the number of wordings. For packaged
+    graphs, which have texts.
     """
     rows = []
     for run in runs:
@@ -295,7 +296,9 @@ def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Ta
                 ratios = capped_ratios(sums)
                 by_wording = ratios.set_axis(ratios.index.map(wording)).rename_axis("relation")
                 row[name] = with_interval(capped_mean(sums))
-                row[f"{name}, by wording"] = with_interval(fraction_interval(by_wording))
+                wordings = by_wording.index.nunique()
+                by_cluster = with_interval(fraction_interval(by_wording))
+                row[f"{name}, by wording"] = f"{by_cluster} ({wordings})"
             rows.append(row)
     return ordered(Table(rows))
 

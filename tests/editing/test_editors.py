@@ -88,7 +88,7 @@ def test_published_methods_have_hyperparameters_for_their_model(file, monkeypatc
         methods |= {*params["scorers"], *params["sequences"]}
     else:
         params = yaml.safe_load(file.read_text(encoding="utf-8"))
-        methods = set(params["methods"])
+        methods = {*params.get("methods", ()), *params.get("placebo", ())}
     for method in methods:
         check_method(method, params["model"], params.get("preset", "tuned"))
 
