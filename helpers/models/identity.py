@@ -44,7 +44,7 @@ class TensorState(NamedTuple):
     changes: int | None
     sums: str | None = None  # not read yet: a model that was just loaded is as its files are
 
-    def is_as(self, earlier: TensorState) -> bool:
+    def matches(self, earlier: TensorState) -> bool:
         """Whether nothing tells that the tensor changed since an earlier look."""
         counted = self[:2] == earlier[:2]
         return counted and (earlier.sums is None or earlier.sums == self.sums)
@@ -66,7 +66,7 @@ class WeightDigests:
         for name, weight in self._weights():
             state = _state_of(weight)
             known_state, digest = self._known.get(name, (None, ""))
-            if known_state is None or not state.is_as(known_state):
+            if known_state is None or not state.matches(known_state):
                 digest = _tensor_digest(weight)
             self._known[name] = state, digest
             digests[name] = digest
@@ -79,8 +79,8 @@ class WeightDigests:
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         yield from self._network.named_parameters()
-        for place, module in self._network.named_modules():
-            for name, buffer in module.named_buffers(place, recurse=False):
+        for module_path, module in self._network.named_modules():
+            for name, buffer in module.named_buffers(module_path, recurse=False):
                 if name.rpartition(".")[2] not in module._non_persistent_buffers_set:
                     yield name, buffer
 
@@ -119,21 +119,21 @@ class CheckpointDigests:
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         self._folder = folder
         self._dtype = dtype
-        self._files = self._listed()
+        self._files_digest = self._listed()
 
     def attach(self, weights: WeightDigests) -> None:
         """Give a network that was just loaded from the checkpoint its digests; make and keep them once.
 
         Where nothing can be kept, as on a read-only disk, they are made when they are asked for.
         """
-        if self._files != self._listed():  # the checkpoint was replaced while it was read
+        if self._files_digest != self._listed():  # the checkpoint was replaced while it was read
             return
 
         def make(scratch: Path) -> None:
             scratch.write_text(json.dumps(weights.current(), indent=1), "utf-8")
 
         with suppress(OSError, UserError):
-            path = cache_folder("digests") / f"{self._files}.json"
+            path = cache_folder("digests") / f"{self._files_digest}.json"
             weights.believe(kept(path, lambda file: json.loads(file.read_text("utf-8")), make))
 
     def _listed(self) -> str:
@@ -151,8 +151,8 @@ class CheckpointDigests:
 
 def fingerprint_of(
     config: PreTrainedConfig,
-    weights: Mapping[str, str],
-    tokenizer: Mapping[str, Any],
+    weight_digests: Mapping[str, str],
+    tokenizer_parts: Mapping[str, Any],
     end_tokens: Collection[int],
 ) -> str:
     """Sixteen hex digits of everything that determines what a model makes of a text."""
@@ -163,8 +163,8 @@ def fingerprint_of(
     }
     made_of = {
         "config": settings,
-        "weights": weights,
-        "tokenizer": tokenizer,
+        "weights": weight_digests,
+        "tokenizer": tokenizer_parts,
         "end_tokens": sorted(end_tokens),
     }
     return digest_of(json.dumps(made_of, sort_keys=True, default=str).encode())

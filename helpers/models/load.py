@@ -279,9 +279,9 @@ def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source} lacks {_first(missing)}; fetch it again, whole")
     if mismatched := sorted(report["mismatched_keys"]):
-        key, stored, wanted = mismatched[0]
+        key, stored_shape, wanted_shape = mismatched[0]
         raise ModelError(
-            f"{source}: {key} has the shape {list(stored)}, by config.json {list(wanted)}"
+            f"{source}: {key} has the shape {list(stored_shape)}, by config.json {list(wanted_shape)}"
             f" ({len(mismatched)} differ): fetch the config.json that belongs to the weights"
         )
     unexpected = set(report["unexpected_keys"])
