@@ -98,6 +98,7 @@ def _marks(table: Table, name: str) -> Table:
 @_stored("06_direct_against_chains", when=_alone)
 def direct_against_chains(runs: Sequence[Run]) -> Figure:
     """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
+    runs = _in_order(runs)
     mode, paper = "independent", tables.paper_lengths()
 
     def behind(part: Table) -> str:
@@ -124,6 +125,11 @@ def direct_against_chains(runs: Sequence[Run]) -> Figure:
     return style.told(drawn, finding, caption)
 
 
+def _in_order(runs: Sequence[Run]) -> list[Run]:
+    """As the archive lists them, so that whoever draws a figure of the same runs draws the same."""
+    return sorted(runs, key=lambda run: run.name)
+
+
 def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by whose the graphs are."""
     kinds: dict[str, list[Run]] = {}
@@ -135,6 +141,7 @@ def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
 @_recalled("06_ifr_by_length")
 def lengths(runs: Sequence[Run]) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
+    runs = _in_order(runs)
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), lambda part: "")
     drawn, axes = _grid(len(panels))
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
