@@ -31,6 +31,7 @@ from helpers.paths import written_whole
 # Of weights that can be added to. Eight bits or fewer are codes of a quantised model, float8's too: what
 # they mean depends on scales that are kept elsewhere.
 WRITABLE = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+PLAIN = (Tensor, nn.Parameter)  # other classes, such as a quantised tensor's, encode their numbers
 
 
 class UpdateError(UserError):
@@ -330,7 +331,7 @@ def _adding_by_row(
 def check_writable(model: LanguageModel, update: Update) -> None:
     """Raise ``UpdateError`` for weights that an update cannot be added to, besides ``check_update``'s.
 
-    They are parameters of plain tensors that hold floating-point numbers (``WRITABLE``) in memory. An
+    They are parameters of ``PLAIN`` tensors that hold floating-point numbers (``WRITABLE``) in memory. An
     ``overlay`` adds to a module's outputs and needs none of this.
     """
     modules = dict(model.model.named_modules())
@@ -355,7 +356,7 @@ def _why_not_writable(stored: Tensor | None) -> str:
         return "is no parameter of its module"
     if stored.dtype not in WRITABLE:
         return f"holds {str(stored.dtype).removeprefix('torch.')}, the codes of a quantised model"
-    if type(stored) not in (Tensor, nn.Parameter):
+    if type(stored) not in PLAIN:
         return f"is a {type(stored).__name__}, whose numbers encode others"
     return "is not in memory (device meta)" if stored.is_meta else ""
 
