@@ -35,7 +35,7 @@ from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
 from helpers.results.style import PALETTE, marked, told
-from helpers.scoring.answers import Question, owned, tokenised
+from helpers.scoring.answers import Question, resolve_owners, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
 SERIES = ["method", "field", "measure"]
@@ -80,7 +80,8 @@ def next_token_scores(
     model: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], owners: Sequence[int]
 ) -> Tensor:
     """Log-probabilities after each prompt [prompts, vocabulary], fp32, on the CPU; see ``score_answers``."""
-    moved, owners = owned(model, len(prompts), updates, owners)
+    owners = resolve_owners(len(prompts), updates, owners)
+    moved = [update.to(model.device) for update in updates]
     asked = tokenised(model, [Question(prompt, ()) for prompt in prompts])
     scores = torch.empty(len(asked), model.model.config.vocab_size)
 

@@ -7,8 +7,9 @@ vocabulary head runs only where a token is predicted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,14 @@ from helpers.editing.app import AnswerScores, App, app_terms
 from helpers.editing.rows import EditRow, check_length
 from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows
-from helpers.models.forward import Mask, hidden_states, prefill, resumed, vocabulary_scores
+from helpers.models.forward import (
+    Mask,
+    Past,
+    hidden_states,
+    prefill,
+    resumed,
+    vocabulary_scores,
+)
 from helpers.models.hooks import record
 
 
@@ -32,22 +40,137 @@ class Reading:
     false: AnswerScores  # [rows, n]
 
     def rows(self, index: Tensor | slice = slice(None)) -> Reading:
-        """The same without gradients, of the rows in ``index``."""
-        answers = (
-            AnswerScores(a.values.detach()[index], a.real[index])
-            for a in (self.correct, self.false)
+        """The reading of the rows in ``index``, without gradients."""
+        return Reading(
+            nll=self.nll.detach()[index],
+            kl=self.kl.detach()[index] if len(self.kl) else self.kl,
+            correct=AnswerScores(self.correct.values.detach()[index], self.correct.real[index]),
+            false=AnswerScores(self.false.values.detach()[index], self.false.real[index]),
         )
-        kl = self.kl.detach()[index] if len(self.kl) else self.kl
-        return Reading(self.nll.detach()[index], kl, *answers)
+
+
+class PredictedToken(NamedTuple):
+    """One token whose log-probability is read, and the answer it belongs to."""
+
+    position: int  # in the flattened hidden states, rows x width
+    token: int
+    weight: float  # in the answer's mean
+    answer: int  # in the flattened answers, rows x answers per row
+
+
+@dataclass(frozen=True)
+class AnswerLayout:
+    """A row's answers side by side: the target, then the correct ones, then the false ones."""
+
+    correct: int
+    false: int
+
+    @classmethod
+    def of(cls, rows: Sequence[EditRow]) -> AnswerLayout:
+        """The layout that has room for every row's answers."""
+        return cls(
+            correct=max(len(row.correct) for row in rows), false=max(len(row.false) for row in rows)
+        )
+
+    @property
+    def per_row(self) -> int:
+        """Answers of a row."""
+        return 1 + self.correct + self.false
+
+    def split(self, by_answer: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[rows * per_row] as target [rows], correct [rows, m] and false [rows, n]."""
+        by_row = by_answer.view(-1, self.per_row)
+        target, correct, false = by_row.split([1, self.correct, self.false], dim=1)
+        return target[:, 0], correct, false
+
+
+class Readout:
+    """Turns a batch's hidden states into a ``Reading``. What it reads is found once, for all passes.
+
+    A loss reads the vocabulary head at few positions, often the same ones for several answers. The head,
+    which costs most, runs once per distinct position; ``*_at`` say which of its rows belongs to whom.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[EditRow],
+        columns: np.ndarray,
+        width: int,
+        kl_columns: Tensor,
+        layout: AnswerLayout,
+    ) -> None:
+        """Find all positions. ``columns`` [rows, nodes] say where each node is in rows of ``width``."""
+        if len(kl_columns) not in (0, len(rows)):
+            raise ValueError("either every row has a KL prompt or none has")
+        device = kl_columns.device
+        self.layout = layout
+        predicted = predicted_tokens(rows, columns, width, layout)
+        token_positions = torch.tensor([each.position for each in predicted], device=device)
+        kl_positions = torch.arange(len(kl_columns), device=device) * width + kl_columns
+        wanted = torch.cat([token_positions, kl_positions])
+        self.positions, head_rows = wanted.unique(return_inverse=True)
+        self.tokens_at = head_rows[: len(token_positions)]
+        self.kl_at = head_rows[len(token_positions) :]
+        self.tokens = torch.tensor([each.token for each in predicted], device=device)
+        self.weights = torch.tensor([each.weight for each in predicted], device=device)
+        self.answers = torch.tensor([each.answer for each in predicted], device=device)
+
+        is_real = torch.zeros(len(rows) * layout.per_row, dtype=torch.bool, device=device)
+        is_real[self.answers] = True
+        _, self.correct_is_real, self.false_is_real = layout.split(is_real)
+
+    def read(self, model: LanguageModel, hidden: Tensor) -> Reading:
+        """Log-probabilities of targets, answers and KL prompts from hidden states [rows, width, hidden]."""
+        at_positions = hidden.flatten(0, 1).index_select(0, self.positions)
+        log_probabilities, kl_distributions = vocabulary_scores(
+            model, at_positions, self.tokens_at, self.tokens, whole=self.kl_at
+        )
+        answer_count = len(hidden) * self.layout.per_row
+        empty = log_probabilities.new_zeros(answer_count)
+        by_answer = empty.index_add(0, self.answers, log_probabilities * self.weights)
+        target, correct, false = self.layout.split(by_answer)
+        return Reading(
+            nll=-target,
+            kl=kl_distributions,
+            correct=AnswerScores(correct, self.correct_is_real),
+            false=AnswerScores(false, self.false_is_real),
+        )
+
+
+def predicted_tokens(
+    rows: Sequence[EditRow], columns: np.ndarray, width: int, layout: AnswerLayout
+) -> list[PredictedToken]:
+    """Every token that the losses of the rows read, row by row."""
+    predicted = []
+    for row_index, row in enumerate(rows):
+        first_answer = row_index * layout.per_row
+        answers = {first_answer: row.target}
+        for number, predictions in enumerate(row.correct):
+            answers[first_answer + 1 + number] = predictions
+        for number, predictions in enumerate(row.false):
+            answers[first_answer + 1 + layout.correct + number] = predictions
+        for answer_index, predictions in answers.items():
+            for prediction in predictions:
+                position = row_index * width + int(columns[row_index, prediction.node])
+                predicted.append(
+                    PredictedToken(position, prediction.token, prediction.weight, answer_index)
+                )
+    return predicted
 
 
 class EditBatch:
     """Rows of edits, ready for passes from block ``layer`` on.
 
-    ``active`` holds ids and positions [rows, active] and visible [rows, active, constant + active],
-    ``entering`` the input of the block [rows, active, hidden], ``lengths`` each row's active and
-    constant tokens, ``edited`` row and place in rows x active of every edited token, ``bare`` the
-    subject's column in the bare prompt [rows]. ``reference`` is the first reading, of the unedited model.
+    What the passes share, by name:
+
+    - ``active``: ids and positions [rows, active], visible [rows, active, constant + active];
+    - ``past``: keys and values of the constant tokens, where there are any;
+    - ``entering``: the input of the first edited block [rows, active, hidden];
+    - ``lengths``: each row's numbers of active and of constant tokens;
+    - ``edited_rows`` and ``edited_positions``: of each edited token, its row, and its position in the
+      flattened hidden states (rows x active);
+    - ``bare_columns``: the column of the subject's last token in each row's bare prompt [rows];
+    - ``reference``: the first reading, of the unedited model.
     """
 
     def __init__(
@@ -59,48 +182,68 @@ class EditBatch:
         entering: Tensor | None = None,
     ) -> None:
         """Run once what no edit can change; ``entering`` is what enters the block, where it is known."""
-        self.model, self.layer, self.rows = model, layer, list(rows)
+        self.model = model
+        self.layer = layer
+        self.rows = list(rows)
         self.reference: Reading | None = None
+        self.past: Past | None = None
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
-        # Of correct and false answers; the same for every reading, so that these can be compared.
-        self._slots = max(len(r.correct) for r in rows), max(len(r.false) for r in rows)
+        # The same for every reading, so that a later one can be compared with the reference.
+        self._answer_layout = AnswerLayout.of(rows)
         packed, constant, self._columns = _laid_out(model, rows)
-        ids, positions, visible = packed.ids, packed.positions, packed.visible
-        active = ids[:, constant:], positions[:, constant:], visible[:, constant:]
-        self.active = PackedRows(*active)
-        self.past, block = None, model.layout.block(layer)
+        self.active = PackedRows(
+            packed.ids[:, constant:], packed.positions[:, constant:], packed.visible[:, constant:]
+        )
         with torch.no_grad():
             if constant:
-                left = slice(None), slice(constant)
-                seen_left = visible[:, :constant, :constant]
-                _, self.past = prefill(model, ids[left], positions[left], seen_left)
+                ids = packed.ids[:, :constant]
+                positions = packed.positions[:, :constant]
+                visible = packed.visible[:, :constant, :constant]
+                _, self.past = prefill(model, ids, positions, visible)
             if entering is None:
-                with record(model, inputs=[block]) as seen:
-                    hidden_states(model, *active, self.past)
-                entering = seen[block]
+                entering = self._input_of_first_block()
         self.entering = entering
         self._share()
 
+    def _input_of_first_block(self) -> Tensor:
+        block = self.model.layout.block(self.layer)
+        active = self.active
+        with record(self.model, inputs=[block]) as recorded:
+            hidden_states(self.model, active.ids, active.positions, active.visible, self.past)
+        return recorded[block]  # [rows, active, hidden]
+
     def _share(self) -> None:
         """Make what every pass of these rows shares; again when rows have left."""
-        model, active = self.model, self.active
-        device, width = model.device, active.ids.shape[1]
-        past = None if self.past is None else self.past.positions
-        self.mask = Mask.of(model, active.positions, active.visible, past)
+        active = self.active
+        width = active.ids.shape[1]
+        past_positions = None if self.past is None else self.past.positions
+        self.mask = Mask.of(self.model, active.positions, active.visible, past_positions)
 
-        def places(nodes: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
-            columns = [int(self._columns[row, node]) for row, node in nodes]
-            owners = torch.tensor([row for row, _ in nodes], dtype=torch.long, device=device)
-            return owners, torch.tensor(columns, dtype=torch.long, device=device)
-
-        rows = list(enumerate(self.rows))
-        owners, columns = places(
-            [(i, n) for i, r in rows for n, e in enumerate(r.forest.edited) if e]
+        edited_nodes = [
+            (row_index, node)
+            for row_index, row in enumerate(self.rows)
+            for node, is_edited in enumerate(row.forest.edited)
+            if is_edited
+        ]
+        self.edited_rows = self._tensor([row_index for row_index, _ in edited_nodes])
+        self.edited_positions = self.edited_rows * width + self._columns_of(edited_nodes)
+        self.bare_columns = self._columns_of(
+            [(row_index, row.bare_node) for row_index, row in enumerate(self.rows)]
         )
-        self.edited = owners, owners * width + columns
-        _, self.bare = places([(i, row.bare_node) for i, row in rows])
-        _, kl = places([(i, row.kl_node) for i, row in rows if row.kl_node >= 0])
-        self._read = _readout(self.rows, self._columns, width, kl, *self._slots)
+        kl_columns = self._columns_of(
+            [
+                (row_index, row.kl_node)
+                for row_index, row in enumerate(self.rows)
+                if row.kl_node >= 0
+            ]
+        )
+        self._readout = Readout(self.rows, self._columns, width, kl_columns, self._answer_layout)
+
+    def _columns_of(self, nodes: Sequence[tuple[int, int]]) -> Tensor:
+        return self._tensor([int(self._columns[row_index, node]) for row_index, node in nodes])
+
+    def _tensor(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.long, device=self.model.device)
 
     def hidden(self) -> Tensor:
         """Final hidden states [rows, active, hidden] under whatever hooks are set."""
@@ -110,7 +253,7 @@ class EditBatch:
 
     def read(self, hidden: Tensor) -> Reading:
         """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""
-        reading = self._read(self.model, hidden)
+        reading = self._readout.read(self.model, hidden)
         if self.reference is None:
             self.reference = reading.rows()
         return reading
@@ -120,8 +263,13 @@ class EditBatch:
         if app is None or app.inert:
             return {}
         assert self.reference is not None
-        before = self.reference.correct.values, self.reference.false.values
-        terms = app_terms(reading.correct, reading.false, *before, app.margin)
+        terms = app_terms(
+            reading.correct,
+            reading.false,
+            self.reference.correct.values,
+            self.reference.false.values,
+            app.margin,
+        )
         return {"app": app.total(terms)}
 
     def loss_terms(self, hidden: Tensor, app: App | None = None) -> dict[str, Tensor]:
@@ -129,80 +277,62 @@ class EditBatch:
         reading = self.read(hidden)
         return {"nll": reading.nll, **self.app_terms(reading, app)}
 
-    def keep(self, chosen: Sequence[int]) -> None:
-        """Drop all rows but the chosen and trim the columns nobody needs any more."""
+    def keep(self, row_indices: Sequence[int]) -> None:
+        """Drop all rows but these, and the columns that nobody needs any more."""
         active = self.active
-        index = torch.tensor(chosen, device=self.model.device)
-        before = active.visible.shape[2] - active.ids.shape[1]
-        self.rows = [self.rows[i] for i in chosen]
-        self._columns = self._columns[list(chosen)]
-        self.lengths = [self.lengths[i] for i in chosen]
-        width, constant = (max(lengths) for lengths in zip(*self.lengths, strict=True))
-        left = before - constant if self.past else 0
-        self.past = self.past and self.past.rows(index, skip=left)
+        index = self._tensor(row_indices)
+        constant_before = active.visible.shape[2] - active.ids.shape[1]
+        self.rows = [self.rows[i] for i in row_indices]
+        self._columns = self._columns[list(row_indices)]
+        self.lengths = [self.lengths[i] for i in row_indices]
+        width = max(active_tokens for active_tokens, _ in self.lengths)
+        constant = max(constant_tokens for _, constant_tokens in self.lengths)
+        # Constant columns are right-aligned, active ones left-aligned: trim at both ends.
+        first_column = 0
+        if self.past is not None:
+            first_column = constant_before - constant
+            self.past = self.past.rows(index, skip=first_column)
         self.active = PackedRows(
             active.ids[index, :width],
             active.positions[index, :width],
-            active.visible[index, :width, left : before + width],
+            active.visible[index, :width, first_column : constant_before + width],
         )
         self.entering = self.entering[index, :width]
-        self.reference = self.reference and self.reference.rows(index)
+        if self.reference is not None:
+            self.reference = self.reference.rows(index)
         self._share()
 
 
-def _readout(
-    rows: Sequence[EditRow], columns: np.ndarray, width: int, kl: Tensor, correct: int, false: int
-) -> Callable[[LanguageModel, Tensor], Reading]:
-    """From hidden states [rows, width, hidden] to a reading; places are found once."""
-    # A predicted token adds to a slot of its row: the target's, a correct answer's, a false one's.
-    sizes, slots, device = [1, correct, false], 1 + correct + false, kl.device
-    flat = [
-        (number * width + int(columns[number, p.node]), p.token, p.weight, number * slots + slot)
-        for number, row in enumerate(rows)
-        for first, answers in ((0, [row.target]), (1, row.correct), (1 + correct, row.false))
-        for slot, predictions in enumerate(answers, start=first)
-        for p in predictions
-    ]
-    where, token, weight, slot = (
-        torch.tensor(part, device=device) for part in zip(*flat, strict=True)
-    )
-    kl = torch.arange(len(kl), device=device) * width + kl  # of places in rows x width, as `where`
-    places, place = torch.cat([where, kl]).unique(return_inverse=True)
-    place, whole = place.split([len(where), len(kl)])
-    real = torch.zeros(len(rows) * slots, dtype=torch.bool, device=device)
-    _, *masks = real.index_fill(0, slot, True).view(-1, slots).split(sizes, dim=1)
-    weight = weight.float()
-
-    def read(model: LanguageModel, hidden: Tensor) -> Reading:
-        chosen = hidden.flatten(0, 1).index_select(0, places)
-        scores, distributions = vocabulary_scores(model, chosen, place, token, whole)
-        sums = scores.new_zeros(len(rows) * slots).index_add(0, slot, scores * weight)
-        target, *answers = sums.view(-1, slots).split(sizes, dim=1)
-        return Reading(-target[:, 0], distributions, *map(AnswerScores, answers, masks))
-
-    return read
-
-
 def _laid_out(model: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, int, np.ndarray]:
-    """The rows, constant columns right-aligned, then active ones left-aligned, so trimming moves nothing;
-    the number of constant columns; the column of each active node [rows, nodes].
+    """The rows' nodes as one batch, constant columns right-aligned, then active ones left-aligned.
+
+    So trimming moves nothing. Returned with it: the number of constant columns, and the column of each
+    active node among the active ones [rows, nodes].
     """
-    actives = [row.active() for row in rows]
-    constant = max(int((~active).sum()) for active in actives)
-    width = constant + max(int(active.sum()) for active in actives)
-    ids, positions = np.zeros((2, len(rows), width), dtype=np.int64)
+    active_nodes = [row.active() for row in rows]
+    constant = max(int((~is_active).sum()) for is_active in active_nodes)
+    width = constant + max(int(is_active.sum()) for is_active in active_nodes)
+    ids = np.zeros((len(rows), width), dtype=np.int64)
+    positions = np.zeros((len(rows), width), dtype=np.int64)
+    # A padding token sees only itself, so that no softmax is empty.
     visible = np.broadcast_to(np.eye(width, dtype=bool), (len(rows), width, width)).copy()
     columns = np.zeros((len(rows), max(len(row.forest) for row in rows)), dtype=np.int64)
-    for number, (row, active) in enumerate(zip(rows, actives, strict=True)):
-        fixed = np.flatnonzero(~active)
-        moving = np.flatnonzero(active)
-        nodes = np.concatenate([fixed, moving])
-        places = np.arange(len(nodes)) + constant - len(fixed)
-        ids[number, places] = np.array(row.forest.tokens)[nodes]
-        positions[number, places] = np.array(row.forest.positions)[nodes]
-        visible[number][np.ix_(places, places)] = row.forest.visible()[np.ix_(nodes, nodes)]
-        columns[number, moving] = np.arange(len(moving))
-    for row, last in zip(rows, positions.max(axis=1), strict=True):
-        check_length(model, row.record, max(row.longest, int(last) + 1))
-    tensors = (torch.from_numpy(a).to(model.device) for a in (ids, positions, visible))
-    return PackedRows(*tensors), constant, columns
+    for row_index, (row, is_active) in enumerate(zip(rows, active_nodes, strict=True)):
+        constant_nodes = np.flatnonzero(~is_active)
+        moving_nodes = np.flatnonzero(is_active)
+        nodes = np.concatenate([constant_nodes, moving_nodes])
+        node_columns = np.arange(len(nodes)) + constant - len(constant_nodes)
+        ids[row_index, node_columns] = np.array(row.forest.tokens)[nodes]
+        positions[row_index, node_columns] = np.array(row.forest.positions)[nodes]
+        among_nodes = row.forest.visible()[np.ix_(nodes, nodes)]
+        visible[row_index][np.ix_(node_columns, node_columns)] = among_nodes
+        columns[row_index, moving_nodes] = np.arange(len(moving_nodes))
+    for row, last_position in zip(rows, positions.max(axis=1), strict=True):
+        check_length(model, row.record, max(row.longest, int(last_position) + 1))
+    device = model.device
+    packed = PackedRows(
+        torch.from_numpy(ids).to(device),
+        torch.from_numpy(positions).to(device),
+        torch.from_numpy(visible).to(device),
+    )
+    return packed, constant, columns

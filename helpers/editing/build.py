@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from helpers.editing.app import SYMBOLS, App
-from helpers.editing.contexts import context_templates
+from helpers.editing.contexts import ContextTemplates, context_templates
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor, Memo, Wrapper, memoised
-from helpers.editing.editors import DOSES, EditorError, Variant, method_label, split_method
+from helpers.editing.editors import (
+    DOSES,
+    EditorError,
+    NamedEditor,
+    Variant,
+    method_label,
+    split_method,
+)
 from helpers.editing.mend import MendHyperparameters, UntrainedError, load_network, network_file
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.presets import (
     Preset,
+    Size,
     WrapperHyperparameters,
     app_values,
     base_preset,
@@ -55,51 +63,122 @@ def build_editor(
         NetworkError: no trained network of this model for MEND.
     """
     editor, suffix = split_method(method)
-    app = (app or suffix == "app") or None
     if app and not editor.loss:
         raise EditorError(f"{editor.label} optimises no loss that APP could join; omit APP")
-    values, name = dict(overrides or {}), model.name
-    layout = model.layout
-    size = layout.blocks, layout.hidden_size
-    kind = editor.hyperparameters
-    shared: dict[str, Any] = {"corpus": corpus, "seed": seed, "progress": progress, "memo": memo}
-    if issubclass(kind, WrapperHyperparameters):
-        # The base editor gets the overrides that the wrapper does not know itself.
-        own = {key: values.pop(key) for key in kind.model_fields if key in values}
-        found = read_hyperparameters(editor.name, name, preset, size=size, **own)
-        shared |= {"preset": base_preset(editor.name, name, preset), "overrides": values}
-        base = build_editor(f"{found.base}+{suffix}", model, app=app, **shared)
-        wrapper: Editor = editor.kind(base, found)
-        return wrapper
-    if app:
-        with_app = app_values(editor.name, name, preset, size, needed=app is True)
-        known = {key: with_app.pop(key) for key in SYMBOLS if key in with_app}
+    wanted_app = app or suffix == "app"
+    options = _Options(corpus, seed, progress, memo)
+    if issubclass(editor.hyperparameters, WrapperHyperparameters):
+        return _wrapper(editor, model, preset, suffix, wanted_app, dict(overrides or {}), options)
+    values = dict(overrides or {})
+    size = _size(model)
+    coefficients: App | None = None
+    if wanted_app:
+        with_app = app_values(editor.name, model.name, preset, size, needed=wanted_app is True)
+        preset_coefficients = {key: with_app.pop(key) for key in SYMBOLS if key in with_app}
         with_app.pop("extrapolated", None)
-        app = App(**known) if app is True else app
+        coefficients = App(**preset_coefficients) if wanted_app is True else wanted_app
         # What the name implies holds whatever goes with APP.
         values = {**with_app, **editor.values, **values}
-    found = read_hyperparameters(editor.name, name, preset, size=size, **values)
-    parts = {"model": model, "hyperparameters": found, "app": app, **shared}
-    parts["targets"] = suffix if suffix.startswith("all") else "new"
-    takes = {field.name for field in fields(editor.kind)}
-    if "contexts" in takes:
-        start = getattr(found, "context_template_start", "words")
-        how = {"grouped": editor.kind.grouped, "start": start, "seed": seed}
-        lengths = found.context_template_length_params
-        parts["contexts"] = context_templates(model, lengths, **how)
-    if "second_moments" in takes:
-        layers = found.moment_layers
-        how_made = json.dumps([model.fingerprint, corpus, seed])
+    hyperparameters = read_hyperparameters(editor.name, model.name, preset, size=size, **values)
+    targets = suffix if suffix.startswith("all") else "new"
+    parts = _Parts(editor.kind, model, hyperparameters, coefficients, targets, options)
+    return parts.assemble()
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of ``build_editor`` that every editor takes alike."""
+
+    corpus: str
+    seed: int
+    progress: bool
+    memo: Memo | None
+
+
+def _size(model: LanguageModel) -> Size:
+    return model.layout.blocks, model.layout.hidden_size
+
+
+def _wrapper(
+    editor: NamedEditor,
+    model: LanguageModel,
+    preset: Preset,
+    suffix: str,
+    app: App | bool,
+    overrides: dict[str, Any],
+    options: _Options,
+) -> Editor:
+    """RECT or PRUNE with its base editor, which gets the overrides that the wrapper does not know."""
+    wrapper_overrides = {
+        key: overrides.pop(key) for key in editor.hyperparameters.model_fields if key in overrides
+    }
+    hyperparameters = read_hyperparameters(
+        editor.name, model.name, preset, size=_size(model), **wrapper_overrides
+    )
+    base = build_editor(
+        f"{hyperparameters.base}+{suffix}",
+        model,
+        preset=base_preset(editor.name, model.name, preset),
+        app=app or None,
+        corpus=options.corpus,
+        seed=options.seed,
+        overrides=overrides,
+        progress=options.progress,
+        memo=options.memo,
+    )
+    wrapper: Editor = editor.kind(base, hyperparameters)
+    return wrapper
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What an editor can be made of: each of its fields gets the part of that name, made when asked for."""
+
+    kind: type[Editor]
+    model: LanguageModel
+    hyperparameters: Any
+    app: App | None
+    targets: str
+    options: _Options
+
+    def assemble(self) -> Editor:
+        """The editor, with the parts that its fields name."""
+        makers: dict[str, Callable[[], Any]] = {
+            "model": lambda: self.model,
+            "hyperparameters": lambda: self.hyperparameters,
+            "app": lambda: self.app,
+            "targets": lambda: self.targets,
+            "corpus": lambda: self.options.corpus,
+            "seed": lambda: self.options.seed,
+            "progress": lambda: self.options.progress,
+            "memo": lambda: self.options.memo,
+            "contexts": self._contexts,
+            "second_moments": self._second_moments,
+            "network": lambda: load_network(self.model, self.hyperparameters),
+        }
+        names = [field.name for field in fields(self.kind)]  # type: ignore[arg-type]
+        return self.kind(**{name: makers[name]() for name in names if name in makers})
+
+    def _contexts(self) -> ContextTemplates:
+        return context_templates(
+            self.model,
+            self.hyperparameters.context_template_length_params,
+            grouped=self.kind.grouped,
+            start=getattr(self.hyperparameters, "context_template_start", "words"),
+            seed=self.options.seed,
+        )
+
+    def _second_moments(self) -> dict[int, SecondMoment]:
+        model = self.model
+        corpus, seed = self.options.corpus, self.options.seed
+        layers = self.hyperparameters.moment_layers
 
         def make(missing: Sequence[int]) -> Iterable[SecondMoment]:
             return second_moment(model, missing, corpus_named(corpus, seed=seed)).values()
 
-        moments = memoised(memo, how_made, layers, make)
-        parts["second_moments"] = dict(zip(layers, moments, strict=True))
-    if "network" in takes:
-        parts["network"] = load_network(model, found)
-    built: Editor = editor.kind(**{part: value for part, value in parts.items() if part in takes})
-    return built
+        key = json.dumps([model.fingerprint, corpus, seed])
+        moments = memoised(self.options.memo, key, layers, make)
+        return dict(zip(layers, moments, strict=True))
 
 
 def build_editors(

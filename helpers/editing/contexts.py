@@ -129,23 +129,37 @@ def read_at_subjects(
 ) -> dict[str, list[Tensor]]:
     """Inputs (keys) and outputs (values) of modules at the subject's last token, read in one pass.
 
-    Each edit's ``prompts`` run under its own of ``updates``. For each module and edit [prompts, size].
-    """
-    forests, nodes = [Forest() for _ in prompts], []
-    for forest, group in zip(forests, prompts, strict=True):
-        nodes.append([forest.add(p.ids[: p.subject_last + 1])[-1] for p in group])
-    names = (*inputs, *outputs)
+    Args:
+        prompts: of each edit.
+        inputs: names of the modules whose inputs are read.
+        outputs: names of those whose outputs are read.
+        updates: one for each edit, under which its prompts run; None: the unedited model.
 
-    def read(chosen: Sequence[int]) -> list[dict[str, Tensor]]:
-        packed = pack([forests[i] for i in chosen], model)
-        owners = chosen if updates is not None else [-1] * len(chosen)
+    Returns:
+        By module a tensor [prompts, size] for each edit.
+    """
+    module_names = (*inputs, *outputs)
+    forests = []
+    subject_nodes = []  # of each edit, in each of its prompts
+    for prompts_of_edit in prompts:
+        forest = Forest()
+        # Nothing reads what follows the subject, so it need not run.
+        beginnings = [prompt.ids[: prompt.subject_last + 1] for prompt in prompts_of_edit]
+        subject_nodes.append([forest.add(ids)[-1] for ids in beginnings])
+        forests.append(forest)
+
+    def read(edits: Sequence[int]) -> list[dict[str, Tensor]]:
+        packed = pack([forests[edit] for edit in edits], model)
+        owners = edits if updates is not None else [-1] * len(edits)
         with (
             overlay(model, updates or [], owners),
-            record(model, inputs=inputs, outputs=outputs) as seen,
+            record(model, inputs=inputs, outputs=outputs) as recorded,
         ):
             hidden_states(model, packed.ids, packed.positions, packed.visible)
-        places = [(row, nodes[index]) for row, index in enumerate(chosen)]
-        return [{name: seen[name][place].float() for name in names} for place in places]
+        return [
+            {name: recorded[name][row, subject_nodes[edit]].float() for name in module_names}
+            for row, edit in enumerate(edits)
+        ]
 
-    found = made_in_batches([len(forest) for forest in forests], 4096, read)
-    return {name: [of_edit[name] for of_edit in found] for name in names}
+    by_edit = made_in_batches([len(forest) for forest in forests], 4096, read)
+    return {name: [of_edit[name] for of_edit in by_edit] for name in module_names}

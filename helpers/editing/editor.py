@@ -50,7 +50,9 @@ class Editor(ABC):
         rows = [row for row in EDITORS.values() if row.section == self.name]
         fitting = [row for row in rows if row.values.items() <= values]
         name = max(fitting, key=lambda row: len(row.values)).name if fitting else self.name
-        return name + ("+app" if self.app else "" if self.targets == "new" else f"+{self.targets}")
+        if self.app:
+            return f"{name}+app"
+        return name if self.targets == "new" else f"{name}+{self.targets}"
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
@@ -59,10 +61,12 @@ class Editor(ABC):
     @in_own_state
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """One update that makes all edits, in sequence where the editor cannot solve for all at once."""
-        total, records = Update({}), []
-        for total in self.edit_sequentially(requests):
-            records.append(dict(total.diagnostics))
-        return Update(total.deltas, joint_diagnostics(records))
+        total = Update({})
+        of_each_edit = []
+        for so_far in self.edit_sequentially(requests):
+            total = so_far
+            of_each_edit.append(dict(so_far.diagnostics))
+        return Update(total.deltas, joint_diagnostics(of_each_edit))
 
     @in_own_state
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
@@ -130,17 +134,28 @@ class Memoised(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The base editor's independent updates, each made once, whatever it is asked for with."""
-        how = "edit" + json.dumps(self.settings(), sort_keys=True)
-        return memoised(self.memo, how, requests, self.base.edit)
+        return memoised(self.memo, self._key("edit"), requests, self.base.edit)
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
         """The base editor's joint update."""
-        return self._once("joint", requests, self.base.edit_jointly)
+        key = self._key("joint")
+        return memoised(
+            self.memo,
+            key,
+            [tuple(requests)],
+            lambda groups: [self.base.edit_jointly(group) for group in groups],
+        )[0]
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
         """The base editor's cumulative updates, kept off the device: they can be dense."""
-        made = (update.to("cpu") for update in self.base.edit_sequentially(requests))
-        yield from self._once("sequence", requests, lambda _: list(made))
+
+        def make(groups: Sequence[tuple[EditRequest, ...]]) -> list[list[Update]]:
+            return [
+                [update.to("cpu") for update in self.base.edit_sequentially(group)]
+                for group in groups
+            ]
+
+        yield from memoised(self.memo, self._key("sequence"), [tuple(requests)], make)[0]
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What the base editor adds to an edited model; not kept."""
@@ -150,11 +165,8 @@ class Memoised(Editor):
         """The base editor's, so that results are kept under its key."""
         return self.base.settings()
 
-    def _once(
-        self, what: str, requests: Sequence[EditRequest], make: Callable[[Any], Made]
-    ) -> Made:
-        how = what + json.dumps(self.settings(), sort_keys=True)
-        return memoised(self.memo, how, [tuple(requests)], lambda asked: map(make, asked))[0]
+    def _key(self, mode: str) -> str:
+        return mode + json.dumps(self.settings(), sort_keys=True)
 
 
 def with_memo(editor: Editor, memo: Memo) -> Editor:
@@ -166,16 +178,17 @@ def with_memo(editor: Editor, memo: Memo) -> Editor:
 
 def memoised(
     memo: Memo | None,
-    how: str,
+    key: str,
     items: Sequence[Item],
     make: Callable[[list[Item]], Iterable[Made]],
 ) -> list[Made]:
-    """One value per item; ``make`` finds those that ``memo`` lacks. ``how`` is all else they depend on."""
+    """One value per item; ``make`` finds those that ``memo`` lacks. ``key`` is all else they depend on."""
     memo = {} if memo is None else memo
-    missing = [item for item in dict.fromkeys(items) if (how, item) not in memo]
-    for item, value in zip(missing, make(missing) if missing else (), strict=True):
-        memo[how, item] = value
-    return [memo[how, item] for item in items]
+    missing = [item for item in dict.fromkeys(items) if (key, item) not in memo]
+    if missing:
+        for item, value in zip(missing, make(missing), strict=True):
+            memo[key, item] = value
+    return [memo[key, item] for item in items]
 
 
 def made_in_batches(
@@ -191,16 +204,16 @@ def made_in_batches(
     ``budget`` are the tokens of a batch, padding included, ``most`` its items. Where memory runs out,
     ``make`` gets half of them. ``activity`` are words next to a progress bar; empty: no bar.
     """
-    made: dict[int, Made] = {}
+    results: dict[int, Made] = {}
     with tqdm(total=len(lengths), unit="edit", desc=activity, disable=not activity) as bar:
         for alike in token_batches(lengths, budget):
-            size = most or len(alike)
-            for start in range(0, len(alike), size):
-                batch = alike[start : start + size]
-                results = [one for part in run_halving(batch, make) for one in part]
-                made.update(zip(batch, results, strict=True))
-                bar.update(len(batch))
-    return [made[place] for place in range(len(lengths))]
+            batch_size = most or len(alike)
+            for first in range(0, len(alike), batch_size):
+                indices = alike[first : first + batch_size]
+                of_batch = [result for half in run_halving(indices, make) for result in half]
+                results.update(zip(indices, of_batch, strict=True))
+                bar.update(len(indices))
+    return [results[index] for index in range(len(lengths))]
 
 
 def diagnostics_of(
@@ -210,14 +223,18 @@ def diagnostics_of(
 ) -> dict[str, Any]:
     """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``extra``."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
-    relative = {name: norm / model.weight_norm(name) for name, norm in norms.items()}
-    exploding = any(value > 1 for value in relative.values())
-    return {"norm": norms, "relative_norm": relative, "exploding": exploding, **(extra or {})}
+    relative_norms = {name: norm / model.weight_norm(name) for name, norm in norms.items()}
+    return {
+        "norm": norms,
+        "relative_norm": relative_norms,
+        "exploding": any(relative > 1 for relative in relative_norms.values()),
+        **(extra or {}),
+    }
 
 
 def joint_diagnostics(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What is recorded with a joint update: that of each edit, and a failure where all failed."""
-    noted: dict[str, Any] = {"edits": list(records)}
+    diagnostics: dict[str, Any] = {"edits": list(records)}
     if records and all("failure" in record for record in records):
-        noted["failure"] = "no edit of the batch succeeded"
-    return noted
+        diagnostics["failure"] = "no edit of the batch succeeded"
+    return diagnostics

@@ -47,6 +47,11 @@ class LossEditor(Editor):
         """Most edits of a batch; None: as many as its tokens allow."""
         return None
 
+    @property
+    def reads_prompt_last(self) -> bool:
+        """Whether all tokens of an answer are read from the one distribution after the prompt."""
+        return False
+
     @abstractmethod
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """One independent update per row, made in one batch."""
@@ -57,14 +62,20 @@ class LossEditor(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent update per request."""
-        last = getattr(self.hyperparameters, "objective", "") == "prompt_last"
-        how: dict[str, Any] = {"targets": self.targets, "prompt_last": last}
-        model, chosen = self.model, with_one_prompt(requests)
-        rows = [edit_row(model, request, self.app, **how) for request in chosen]
+        rows = [
+            edit_row(
+                self.model,
+                request,
+                self.app,
+                targets=self.targets,
+                prompt_last=self.reads_prompt_last,
+            )
+            for request in with_one_prompt(requests)
+        ]
         return made_in_batches(
             [len(row.forest) for row in rows],
             self.token_budget,
-            lambda chosen: self.edit_rows([rows[i] for i in chosen]),
+            lambda row_indices: self.edit_rows([rows[i] for i in row_indices]),
             most=self.edits_at_a_time,
             activity="editing" if self.progress else "",
         )
@@ -85,13 +96,24 @@ class FtHyperparameters(LayerHyperparameters):
 
 
 @dataclass
-class _Change:
+class _PendingEdit:
     """One edit's private change of matrix and bias, in fp32, and what it went through."""
 
     delta: Dense
     steps: int = 0
     losses: list[dict[str, float]] = field(default_factory=list)
     failure: str | None = None
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """What is optimised: the matrix [d, f], and the bias [d] where there is one."""
+        return list(self.delta.tensors().values())
+
+    def note(self, losses: dict[str, float]) -> None:
+        """Note the terms of an evaluation; a number that is not finite ends the edit."""
+        self.losses.append(losses)
+        if not all(math.isfinite(value) for value in losses.values()):
+            self.failure = f"non-finite loss at step {self.steps}: {losses}"
 
 
 @dataclass
@@ -108,6 +130,11 @@ class Ft(LossEditor):
         self.module = self.model.layout.mlp_out(self.layer)
 
     @property
+    def reads_prompt_last(self) -> bool:
+        """True of FT-L."""
+        return self.hyperparameters.objective == "prompt_last"
+
+    @property
     def edits_at_a_time(self) -> int:
         """What memory has room for: change, gradient, Adam's two moments, and one matrix in transit."""
         budget = free_bytes(self.model.device) // 4
@@ -116,55 +143,69 @@ class Ft(LossEditor):
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
-        bound = settings.norm_constraint
-        model = self.model
-        batch = EditBatch(model, rows, self.layer)
-        shape = model.weight(self.module).shape
-        biased = getattr(model.module(self.module), "bias", None) is not None
-        options: dict[str, Any] = {"device": model.device, "requires_grad": True}
-        changes = []
-        for _ in rows:
-            bias = torch.zeros(shape[0], **options) if biased else None
-            changes.append(_Change(Dense(torch.zeros(*shape, **options), bias)))
-        parameters = [p for change in changes for p in change.delta.tensors().values()]
+        batch = EditBatch(self.model, rows, self.layer)
+        edits = [self._unchanged() for _ in rows]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
-        optimiser = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
-        present = list(changes)
-
-        def adding(entering: Tensor, output: Tensor) -> Tensor:  # each row's own change
-            own = zip(entering.float(), present, strict=True)
-            return output + torch.stack([c.delta.rows(x) for x, c in own]).to(output.dtype)
-
+        optimiser = torch.optim.Adam(
+            [parameter for edit in edits for parameter in edit.parameters],
+            lr=settings.lr,
+            fused=True,
+        )
+        unfinished = list(edits)  # a row of the batch each
         for _ in range(settings.num_steps):
-            with output_hooks(model, {self.module: adding}):
-                terms = batch.loss_terms(batch.hidden(), self.app)
-            total = torch.stack(list(terms.values())).sum(0)
-            numbers = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
-            for change, noted in zip(present, numbers, strict=True):
-                change.losses.append(dict(zip(terms, noted, strict=True)))
-                if not all(map(math.isfinite, noted)):
-                    change.failure = f"non-finite loss at step {change.steps}: {change.losses[-1]}"
-            unfinished = (total >= settings.stop_threshold) & torch.isfinite(total)
-            stays = unfinished.nonzero()[:, 0].tolist()
-            if not stays:
+            terms = self._loss_terms(batch, unfinished)
+            total = torch.stack(list(terms.values())).sum(0)  # [rows]
+            by_row = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
+            for edit, values in zip(unfinished, by_row, strict=True):
+                edit.note(dict(zip(terms, values, strict=True)))
+            goes_on = (total >= settings.stop_threshold) & torch.isfinite(total)
+            row_indices = goes_on.nonzero()[:, 0].tolist()
+            if not row_indices:
                 break
-            present = [present[place] for place in stays]
-            left = [p for change in present for p in change.delta.tensors().values()]
+            unfinished = [unfinished[index] for index in row_indices]
+            parameters = [parameter for edit in unfinished for parameter in edit.parameters]
             optimiser.zero_grad()
-            total[unfinished].sum().backward(inputs=left)
-            if len(stays) < len(batch.rows):
-                batch.keep(stays)
+            total[goes_on].sum().backward(inputs=parameters)
+            if len(row_indices) < len(batch.rows):
+                batch.keep(row_indices)
             optimiser.step()
-            with torch.no_grad():
-                for parameter in left if bound else ():
-                    parameter.clamp_(-bound, bound)  # type: ignore[operator]
-            for change in present:
-                change.steps += 1
-        return [self._update(change) for change in changes]
+            self._bound(parameters)
+            for edit in unfinished:
+                edit.steps += 1
+        return [self._update(edit) for edit in edits]
 
-    def _update(self, change: _Change) -> Update:
-        record = {"steps": change.steps, "losses": change.losses}
-        if change.failure:
-            return Update({}, {"failure": change.failure, **record})
-        deltas = {self.module: Dense(**{k: t.detach() for k, t in change.delta.tensors().items()})}
-        return Update(deltas, diagnostics_of(self.model, deltas, record))
+    def _unchanged(self) -> _PendingEdit:
+        device = self.model.device
+        outputs, inputs = self.model.weight(self.module).shape
+        matrix = torch.zeros(outputs, inputs, device=device, requires_grad=True)
+        bias = None
+        if getattr(self.model.module(self.module), "bias", None) is not None:
+            bias = torch.zeros(outputs, device=device, requires_grad=True)
+        return _PendingEdit(Dense(matrix, bias))
+
+    def _loss_terms(self, batch: EditBatch, edits: Sequence[_PendingEdit]) -> dict[str, Tensor]:
+        """The terms of the loss [rows], each row under its own edit."""
+
+        def add_changes(entering: Tensor, output: Tensor) -> Tensor:
+            changes = [
+                edit.delta.rows(row) for edit, row in zip(edits, entering.float(), strict=True)
+            ]
+            return output + torch.stack(changes).to(output.dtype)
+
+        with output_hooks(self.model, {self.module: add_changes}):
+            return batch.loss_terms(batch.hidden(), self.app)
+
+    @torch.no_grad()
+    def _bound(self, parameters: Sequence[Tensor]) -> None:
+        bound = self.hyperparameters.norm_constraint
+        if bound is not None:
+            for parameter in parameters:
+                parameter.clamp_(-bound, bound)
+
+    def _update(self, edit: _PendingEdit) -> Update:
+        notes = {"steps": edit.steps, "losses": edit.losses}
+        if edit.failure:
+            return Update({}, {"failure": edit.failure, **notes})
+        tensors = {name: tensor.detach() for name, tensor in edit.delta.tensors().items()}
+        deltas = {self.module: Dense(**tensors)}
+        return Update(deltas, diagnostics_of(self.model, deltas, notes))

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +43,25 @@ from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.update import LowRank, Update, overlay_all
 from helpers.editing.vector import Vector, VectorEditor
+from helpers.models.tokens import SubjectPrompt
 
 KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one run, by layer
+
+
+@dataclass(frozen=True)
+class PendingEdit:
+    """An edit whose vector was found."""
+
+    prompts: Sequence[SubjectPrompt]  # the bare one first
+    wanted: Tensor  # z, what its subject is to have at the last edited layer [d], fp64
+
+
+@dataclass(frozen=True)
+class LayerProblem:
+    """What a layer is asked to write, a column per edit: keys K [f, n] and residuals R [d, n], fp64."""
+
+    keys: Tensor
+    residuals: Tensor
 
 
 @dataclass
@@ -59,18 +76,20 @@ class SpreadingEditor(VectorEditor):
 
     def solve_each(self, layer: int, keys: Tensor, residuals: Tensor) -> tuple[Tensor, Tensor]:
         """Factors [d, n] and [f, n] of n edits alone, by column, from keys and residuals in fp64."""
-        found, ridge = self.directions(layer, keys)
-        return residuals / (ridge + (keys * found).sum(0)), found
+        directions, ridge = self.directions(layer, keys)
+        return residuals / (ridge + (keys * directions).sum(0)), directions
 
     def solve_jointly(
         self, layer: int, keys: Tensor, residuals: Tensor, history: KeyHistory | None = None
     ) -> tuple[Tensor, Tensor]:
         """Factors of one update that takes up all keys, and leaves those of ``history`` alone."""
-        known = torch.cat([(history or {}).get(layer, keys[:, :0]), keys], dim=1)
-        found, ridge = self.directions(layer, known)
-        identity = torch.eye(known.shape[1]).to(known)
-        inner = ridge * identity + known.T @ found
-        return residuals, found @ torch.linalg.solve(inner, identity[:, -keys.shape[1] :])
+        earlier_keys = (history or {}).get(layer, keys[:, :0])
+        all_keys = torch.cat([earlier_keys, keys], dim=1)  # A [f, m + n]
+        directions, ridge = self.directions(layer, all_keys)  # D [f, m + n]
+        identity = torch.eye(all_keys.shape[1]).to(all_keys)
+        inner = ridge * identity + all_keys.T @ directions
+        of_this_batch = identity[:, -keys.shape[1] :]  # E [m + n, n]
+        return residuals, directions @ torch.linalg.solve(inner, of_this_batch)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,82 +102,104 @@ class SpreadingEditor(VectorEditor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """One independent update per request, of rank one in every edited matrix."""
         vectors = self._vectors(requests)
-        sound = [i for i, vector in enumerate(vectors) if not vector.failure]
-        updates = {i: Update({}) for i in sound}
-        notes: dict[int, Any] = {i: {"layers": {}, **vectors[i].noted} for i in sound}
-        for layer, keys, residuals in self._layers(requests, vectors, updates):
-            factors = self.solve_each(layer, keys, residuals)
-            module = self._module(layer)
-            for column, i in enumerate(sound):
-                own = slice(column, column + 1)
-                delta = LowRank(*(factor[:, own].float() for factor in factors))
-                updates[i] = Update({**updates[i], module: delta})
-                notes[i]["layers"][module] = self._noted(layer)
+        pending = self._pending(requests, vectors)
+        updates = [Update({}) for _ in pending]
+        layer_notes: dict[str, Any] = {}
+        for layer in self.hyperparameters.layers if pending else ():
+            module_name = self._module(layer)
+            problem = self._layer_problem(layer, pending, updates)
+            left, right = self.solve_each(layer, problem.keys, problem.residuals)
+            for column, update in enumerate(updates):
+                delta = LowRank(left[:, [column]].float(), right[:, [column]].float())
+                updates[column] = Update({**update, module_name: delta})
+            layer_notes[module_name] = self._noted(layer)
+
+        written = iter(updates)
         return [
-            vector.failed() if vector.failure else self._recorded(updates[i], notes[i])
-            for i, vector in enumerate(vectors)
+            vector.failed()
+            if vector.failure
+            else self._recorded(next(written), {"layers": dict(layer_notes), **vector.noted})
+            for vector in vectors
         ]
 
     def edit_jointly(
         self, requests: Sequence[EditRequest], history: KeyHistory | None = None
     ) -> Update:
-        """One update for all requests, solved for together layer by layer."""
-        vectors, notes = self._vectors(requests), {}
-        updates = {i: Update({}) for i, vector in enumerate(vectors) if not vector.failure}
+        """One update for all requests, solved for together layer by layer.
+
+        ``history`` are the keys of earlier edits, which the update leaves alone.
+        """
+        vectors = self._vectors(requests)
+        pending = self._pending(requests, vectors)
         update = Update({})
-        for layer, keys, residuals in self._layers(requests, vectors, updates):
-            factors = self.solve_jointly(layer, keys, residuals, history)
-            delta = LowRank(*(factor.float() for factor in factors))
-            update = Update({**update, self._module(layer): delta})
-            updates |= dict.fromkeys(updates, update)
-            notes[self._module(layer)] = self._noted(layer)
-        unedited = diagnostics_of(self.model, {})
-        edits = [v.failed().diagnostics if v.failure else {**unedited, **v.noted} for v in vectors]
-        return self._recorded(update, {"layers": notes, **joint_diagnostics(edits)})
+        layer_notes: dict[str, Any] = {}
+        for layer in self.hyperparameters.layers if pending else ():
+            module_name = self._module(layer)
+            problem = self._layer_problem(layer, pending, [update] * len(pending))
+            left, right = self.solve_jointly(layer, problem.keys, problem.residuals, history)
+            update = Update({**update, module_name: LowRank(left.float(), right.float())})
+            layer_notes[module_name] = self._noted(layer)
+
+        unchanged = diagnostics_of(self.model, {})
+        of_each_edit = [
+            vector.failed().diagnostics if vector.failure else {**unchanged, **vector.noted}
+            for vector in vectors
+        ]
+        return self._recorded(update, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
-        last = self.hyperparameters.layers[-1]
-        return self.optimised(requests, self.model.layout.block(last))
+        last_layer = self.hyperparameters.layers[-1]
+        return self.optimised(requests, self.model.layout.block(last_layer))
 
-    def _layers(
-        self,
-        requests: Sequence[EditRequest],
-        vectors: Sequence[Vector],
-        updates: Mapping[int, Update],
-    ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Each layer with keys [f, n] and residuals [d, n], read under the edits' ``updates`` so far."""
-        model = self.model
-        layout = model.layout
+    def _pending(
+        self, requests: Sequence[EditRequest], vectors: Sequence[Vector]
+    ) -> list[PendingEdit]:
+        return [
+            PendingEdit(prompts, (vector.initial + vector.delta).double())
+            for prompts, vector in zip(self.prompts(requests), vectors, strict=True)
+            if not vector.failure
+        ]
+
+    def _layer_problem(
+        self, layer: int, pending: Sequence[PendingEdit], updates: Sequence[Update]
+    ) -> LayerProblem:
+        """The keys, and an equal share of what is still missing, read with the layers below edited."""
         layers = self.hyperparameters.layers
-        last = layout.block(layers[-1])
-        prompts = self.prompts([requests[i] for i in updates])
-        wanted = [(vectors[i].initial + vectors[i].delta).double() for i in updates]  # z
-        for place, layer in enumerate(layers if wanted else ()):
-            module = self._module(layer)
-            mlp = layout.mlp(layer)
-            norm = layout.mlp_norm(layer)
-            outputs = [last, mlp] if norm else [last]
-            options: dict[str, Any] = {"outputs": outputs, "updates": list(updates.values())}
-            seen = read_at_subjects(model, prompts, inputs=[module], **options)
-            current = torch.stack([values[0] for values in seen[last]]).double()
-            residuals = (torch.stack(wanted) - current).T / (len(layers) - place)
-            if norm:
-                written = torch.stack([values[0] for values in seen[mlp]], dim=1)
-                residuals = before_norm(model.module(norm), written, residuals)
-            yield layer, self._averaged(seen[module]), residuals
+        layers_left = len(layers) - layers.index(layer)
+        layout = self.model.layout
+        key_module = self._module(layer)
+        last_block = layout.block(layers[-1])
+        mlp = layout.mlp(layer)
+        norm = layout.mlp_norm(layer)
 
-    def _averaged(self, seen: Sequence[Tensor]) -> Tensor:
-        # Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64.
-        return torch.stack([self.contexts.averaged(keys.double()) for keys in seen], dim=1)
+        read = read_at_subjects(
+            self.model,
+            [edit.prompts for edit in pending],
+            inputs=[key_module],
+            outputs=[last_block, mlp] if norm else [last_block],
+            updates=updates,
+        )
+        wanted = torch.stack([edit.wanted for edit in pending])  # [n, d]
+        current = torch.stack([of_prompts[0] for of_prompts in read[last_block]]).double()
+        residuals = (wanted - current).T / layers_left  # [d, n]
+        if norm:
+            written = torch.stack([of_prompts[0] for of_prompts in read[mlp]], dim=1)
+            residuals = before_norm(self.model.module(norm), written, residuals)
+        return LayerProblem(self._averaged(read[key_module]), residuals)
+
+    def _averaged(self, keys_of_edits: Sequence[Tensor]) -> Tensor:
+        """Keys [f, n] from each edit's keys [templates, f], weighted by template, in fp64."""
+        averaged = [self.contexts.averaged(keys.double()) for keys in keys_of_edits]
+        return torch.stack(averaged, dim=1)
 
     def _module(self, layer: int) -> str:
         return self.model.layout.mlp_out(layer)
 
     def _recorded(self, update: Update, extra: dict[str, Any]) -> Update:
-        noted = diagnostics_of(self.model, update, extra)
-        if not all(math.isfinite(norm) for norm in noted["norm"].values()):
-            return Update({}, {**noted, "failure": "the update is not finite"})
-        return Update(dict(update), noted)
+        diagnostics = diagnostics_of(self.model, update, extra)
+        if not all(math.isfinite(norm) for norm in diagnostics["norm"].values()):
+            return Update({}, {**diagnostics, "failure": "the update is not finite"})
+        return Update(dict(update), diagnostics)
 
 
 class MemitHyperparameters(VectorHyperparameters):
@@ -225,12 +266,13 @@ class AlphaEdit(SpreadingEditor):
             yield total
 
     def _remember(self, history: KeyHistory, request: EditRequest) -> None:
-        modules = {layer: self._module(layer) for layer in self.hyperparameters.layers}
-        inputs = list(modules.values())
-        seen = read_at_subjects(self.model, self.prompts([request]), inputs=inputs)
-        for layer, module in modules.items():
-            keys = self._averaged(seen[module])
-            history[layer] = torch.cat([history.get(layer, keys[:, :0]), keys], dim=1)
+        layers = self.hyperparameters.layers
+        key_modules = [self._module(layer) for layer in layers]
+        read = read_at_subjects(self.model, self.prompts([request]), inputs=key_modules)
+        for layer, key_module in zip(layers, key_modules, strict=True):
+            keys = self._averaged(read[key_module])
+            earlier_keys = history.get(layer, keys[:, :0])
+            history[layer] = torch.cat([earlier_keys, keys], dim=1)
 
 
 @torch.no_grad()
@@ -252,6 +294,6 @@ def before_norm(norm: nn.Module, outputs: Tensor, residuals: Tensor) -> Tensor:
         middle = (low + high) / 2
         short = (aligned / (gain.square() + middle)).square().mean(0) < 1
         low, high = torch.where(short, low, middle), torch.where(short, middle, high)
-    found = aligned / (gain.square() + high)
+    nearest = aligned / (gain.square() + high)
     # Short even at mu = 0: the direction is right, and the norm makes it longer.
-    return found / found.square().mean(0).sqrt() * scale - entering
+    return nearest / nearest.square().mean(0).sqrt() * scale - entering

@@ -80,50 +80,59 @@ class Mend(LossEditor):
     @torch.no_grad()
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Low-rank updates from one forward and one backward pass."""
-        names = list(self.network.shapes)
-        first = min(self.model.layout.layer_of(name) for name in names)
-        batch = EditBatch(self.model, rows, first)
-        gradients, terms = token_gradients(batch, names, self.app)
-        own: list[dict[str, LowRank]] = [{} for _ in rows]
-        for name, (x, delta) in gradients.items():  # all rows' tokens pass the network together
-            real = contributes(x, delta)
-            counts = real.sum(-1).tolist()
-            factors = (part.split(counts) for part in self.network(name, x[real], delta[real]))
-            for deltas, right, left in zip(own, *factors, strict=True):
-                deltas[name] = LowRank(left.T, right.T)
-        numbers = torch.stack(list(terms.values()), dim=1).tolist()
-        losses = [dict(zip(terms, of_row, strict=True)) for of_row in numbers]
-        return [self._update(*each) for each in zip(own, losses, strict=True)]
+        module_names = list(self.network.shapes)
+        first_layer = min(self.model.layout.layer_of(name) for name in module_names)
+        batch = EditBatch(self.model, rows, first_layer)
+        gradients, terms = token_gradients(batch, module_names, self.app)
+        deltas_of_rows: list[dict[str, LowRank]] = [{} for _ in rows]
+        for module_name, (x, delta) in gradients.items():
+            # All rows' tokens pass the network together.
+            is_real = contributes(x, delta)  # [rows, tokens]
+            token_counts = is_real.sum(-1).tolist()
+            right, left = self.network(module_name, x[is_real], delta[is_real])
+            factors = zip(right.split(token_counts), left.split(token_counts), strict=True)
+            for deltas, (right_of_row, left_of_row) in zip(deltas_of_rows, factors, strict=True):
+                deltas[module_name] = LowRank(left_of_row.T, right_of_row.T)
+        by_row = torch.stack(list(terms.values()), dim=1).tolist()
+        return [
+            self._update(deltas, dict(zip(terms, values, strict=True)))
+            for deltas, values in zip(deltas_of_rows, by_row, strict=True)
+        ]
 
     def _update(self, deltas: dict[str, LowRank], losses: dict[str, float]) -> Update:
-        record = {"steps": 1, "losses": [losses]}
-        numbers = [torch.tensor(list(losses.values()))]
-        numbers += [factor for delta in deltas.values() for factor in delta.tensors().values()]
-        if not all(bool(each.isfinite().all()) for each in numbers):
+        notes = {"steps": 1, "losses": [losses]}
+        tensors = [torch.tensor(list(losses.values()))]
+        for delta in deltas.values():
+            tensors += delta.tensors().values()
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             failure = f"non-finite loss or gradient: {losses}"
-            return Update({}, {"failure": failure, **record})
-        return Update(deltas, diagnostics_of(self.model, deltas, record))
+            return Update({}, {"failure": failure, **notes})
+        return Update(deltas, diagnostics_of(self.model, deltas, notes))
 
 
 def token_gradients(
-    batch: EditBatch, names: Sequence[str], app: App | None = None
+    batch: EditBatch, module_names: Sequence[str], app: App | None = None
 ) -> tuple[TokenGradients, dict[str, Tensor]]:
     """Each row's loss differentiated at the matrices' outputs, and its terms [rows]; of APP, L1 alone."""
-    seen: TokenGradients = {}
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
 
-    def keep(name: str, entering: Tensor, output: Tensor) -> None:
-        seen[name] = entering, output
+    def keep(module_name: str, entering: Tensor, output: Tensor) -> None:
+        inputs[module_name] = entering
+        outputs[module_name] = output
 
     # The graph begins at the first edited block's input: the weights themselves are frozen.
     batch.entering = batch.entering.detach().requires_grad_()
-    hooks = {name: partial(keep, name) for name in names}
+    hooks = {name: partial(keep, name) for name in module_names}
     with output_hooks(batch.model, hooks), torch.enable_grad():
         terms = batch.loss_terms(batch.hidden(), app)
         total = torch.stack(list(terms.values())).sum()
-        gradients = torch.autograd.grad(total, [seen[name][1] for name in names])
-    pairs = zip(names, gradients, strict=True)
-    found = {name: (seen[name][0].detach().float(), g.float()) for name, g in pairs}
-    return found, {name: term.detach() for name, term in terms.items()}
+        gradients = torch.autograd.grad(total, [outputs[name] for name in module_names])
+    of_tokens = {
+        name: (inputs[name].detach().float(), gradient.float())
+        for name, gradient in zip(module_names, gradients, strict=True)
+    }
+    return of_tokens, {name: term.detach() for name, term in terms.items()}
 
 
 def contributes(x: Tensor, delta: Tensor) -> Tensor:

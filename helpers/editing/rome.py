@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.editor import diagnostics_of
@@ -56,38 +57,50 @@ class Rome(VectorEditor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The equation, edit by edit."""
         model = self.model
-        settings = self.hyperparameters
-        (layer,) = settings.layers
-        module = model.layout.mlp_out(layer)
-        vectors = self.optimised(
-            requests, model.layout.mlp(layer)
-        )  # y and delta; the loss includes APP
+        (layer,) = self.hyperparameters.layers
+        key_module = model.layout.mlp_out(layer)
+        # y and delta; the loss that delta minimises includes APP.
+        vectors = self.optimised(requests, model.layout.mlp(layer))
         prompts = self.prompts(requests)  # in every context, the bare one first
-        seen = read_at_subjects(model, prompts, inputs=[module])[module]
-        updates = []
-        for vector, keys in zip(vectors, seen, strict=True):
-            k, k_bar = keys[0], self.contexts.averaged(keys)
-            missing = vector.delta  # v* - y, where y is vector.initial
-            if settings.rome_key == "averaged":
-                k = k_bar
-                with torch.no_grad():
-                    entering = k_bar.to(model.dtype)[None, None]
-                    value = model.module(module)(entering)[0, 0].float()  # W k_bar
-                missing = vector.initial + vector.delta - value
-            u = k_bar.double()
-            if settings.mom2_adjustment:
-                u = self.second_moments[layer].solve(k_bar).double()  # C^-1 k_bar
-            u = u / u.norm()
-            product = k.double() @ u
-            left = (missing.double() / product).float()
-            delta = LowRank(left[:, None], u.float()[:, None])
-            updates.append(self._recorded(module, delta, vector, float(product)))
-        return updates
+        read = read_at_subjects(model, prompts, inputs=[key_module])
+        return [
+            self._update(layer, keys, vector)
+            for keys, vector in zip(read[key_module], vectors, strict=True)
+        ]
 
-    def _recorded(self, module: str, delta: LowRank, vector: Vector, product: float) -> Update:
+    def _update(self, layer: int, keys: Tensor, vector: Vector) -> Update:
+        """One edit's update from its subject's keys [templates, f], the bare prompt's first."""
         if vector.failure:
             return vector.failed()
-        if not all(bool(factor.isfinite().all()) for factor in (delta.left, delta.right)):
+        averaged_key = self.contexts.averaged(keys)  # k_bar [f]
+        if self.hyperparameters.rome_key == "averaged":
+            key = averaged_key
+            # What is missing: v* - W k_bar.
+            missing = vector.initial + vector.delta - self._value(layer, averaged_key)
+        else:
+            key = keys[0]
+            missing = vector.delta  # v* - y, where y is vector.initial
+        direction = self._direction(layer, averaged_key)  # u [f], fp64
+        key_dot_direction = key.double() @ direction
+        left = (missing.double() / key_dot_direction).float()
+        right = direction.float()
+        if not bool(left.isfinite().all() and right.isfinite().all()):
             return vector.failed("the key is not finite, or orthogonal to its direction (k.u = 0)")
-        noted = {"key_dot_direction": product, **vector.noted}
-        return Update({module: delta}, diagnostics_of(self.model, {module: delta}, noted))
+        deltas = {self.model.layout.mlp_out(layer): LowRank(left[:, None], right[:, None])}
+        notes = {"key_dot_direction": float(key_dot_direction), **vector.noted}
+        return Update(deltas, diagnostics_of(self.model, deltas, notes))
+
+    def _direction(self, layer: int, averaged_key: Tensor) -> Tensor:
+        """u [f]: C^-1 k_bar, or k_bar itself, scaled to unit length, in fp64."""
+        if self.hyperparameters.mom2_adjustment:
+            direction = self.second_moments[layer].solve(averaged_key).double()
+        else:
+            direction = averaged_key.double()
+        return direction / direction.norm()
+
+    @torch.no_grad()
+    def _value(self, layer: int, key: Tensor) -> Tensor:
+        """What the unedited matrix gives for a key [f]: [d]."""
+        mlp_out = self.model.module(self.model.layout.mlp_out(layer))
+        output: Tensor = mlp_out(key.to(self.model.dtype)[None, None])  # [1, 1, d]
+        return output[0, 0].float()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,10 +37,15 @@ KL_PROMPT = "{} is a"
 
 def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[str, float]]:
     """The answers whose negative log-likelihood an edit lowers, each with its weight in the sum."""
-    others = request.correct if targets != "new" else ()
-    own = 1.0 if targets == "all-sum" else 1 / (1 + len(others))
-    share = 1 / len(others) if targets == "all-sum" and others else own
-    return [(request.target, own), *((answer, share) for answer in others)]
+    if targets == "new" or not request.correct:
+        return [(request.target, 1.0)]
+    number_of_others = len(request.correct)
+    if targets == "all-sum":
+        weight_of_target, weight_of_other = 1.0, 1 / number_of_others
+    else:
+        weight_of_target = weight_of_other = 1 / (1 + number_of_others)
+    others = [(answer, weight_of_other) for answer in request.correct]
+    return [(request.target, weight_of_target), *others]
 
 
 class Prediction(NamedTuple):
@@ -105,41 +110,58 @@ def edit_row(
     answer is read right after the prompt.
     """
     row = EditRow(request.record or request.text)
-    asked = [(request, weighted_targets(request, targets))]
+    wordings = [(request, weighted_targets(request, targets))]
     for prompt_text, target in request.further:
-        asked.append((replace(request, prompt=prompt_text, further=()), [(target, 1.0)]))
-    correct, false = app.answers(request) if app else ((), ())
-    how: dict[str, Any] = {"at_once": prompt_last}
+        wordings.append((replace(request, prompt=prompt_text, further=()), [(target, 1.0)]))
     with request.named():
-        for other, wanted in asked:
-            prompts = _prompts(model, other, contexts)
-            texts = [text for text, _ in wanted]
-            tokens = ids_of_answers(model, texts, separator_after(other.text))
-            for prompt, subject in prompts:
-                for text, weight in wanted:
-                    scale = weight / (len(asked) * len(prompts))
-                    row.target += row.predict(prompt, tokens[text], subject, scale=scale, **how)
-        bare, subject = _prompts(model, request, contexts)[0]
-        if subject is not None:
-            row.bare_node = row.forest.add(bare, subject)[subject]
-            kl = subject_prompt(model, KL_PROMPT, request.subject)
-            # Only the subject's last token is read, so the rest of the KL prompt need not run.
-            row.kl_node = row.forest.add(kl.ids[: kl.subject_last + 1], kl.subject_last)[-1]
-        texts = [*correct, *false]
-        tokens = ids_of_answers(model, texts, separator_after(request.text))
-    for answers, slots in ((correct, row.correct), (false, row.false)):
-        slots += [row.predict(bare, tokens[text], subject, **how) for text in answers]
+        for wording, answers in wordings:
+            prompts = _prompts(model, wording, contexts)
+            ids_of = ids_of_answers(
+                model, [answer for answer, _ in answers], separator_after(wording.text)
+            )
+            for prompt, subject_position in prompts:
+                for answer, weight in answers:
+                    row.target += row.predict(
+                        prompt,
+                        ids_of[answer],
+                        subject_position,
+                        at_once=prompt_last,
+                        scale=weight / (len(wordings) * len(prompts)),
+                    )
+        bare_prompt, subject_position = _prompts(model, request, contexts)[0]
+        if subject_position is not None:
+            nodes = row.forest.add(bare_prompt, subject_position)
+            row.bare_node = nodes[subject_position]
+            row.kl_node = _add_kl_prompt(model, row.forest, request)
+        correct, false = app.answers(request) if app else ((), ())
+        ids_of = ids_of_answers(model, [*correct, *false], separator_after(request.text))
+    for answer in correct:
+        predictions = row.predict(
+            bare_prompt, ids_of[answer], subject_position, at_once=prompt_last
+        )
+        row.correct.append(predictions)
+    for answer in false:
+        predictions = row.predict(
+            bare_prompt, ids_of[answer], subject_position, at_once=prompt_last
+        )
+        row.false.append(predictions)
     return row
+
+
+def _add_kl_prompt(model: LanguageModel, forest: Forest, request: EditRequest) -> int:
+    """Add the KL prompt up to the subject's last token, which alone is read; that token's node."""
+    prompt = subject_prompt(model, KL_PROMPT, request.subject)
+    return forest.add(prompt.ids[: prompt.subject_last + 1], prompt.subject_last)[-1]
 
 
 def _prompts(
     model: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
 ) -> list[tuple[Ids, int | None]]:
-    """Token ids of every wording, with the place of the subject's last token where it is edited."""
+    """Token ids of every wording, with the position of the subject's last token where it is edited."""
     if contexts is None:
         return [(prompt_ids(model, request.text), None)]
-    found = subject_prompts(model, request, contexts)
-    return [(prompt.ids, prompt.subject_last) for prompt in found]
+    in_contexts = subject_prompts(model, request, contexts)
+    return [(prompt.ids, prompt.subject_last) for prompt in in_contexts]
 
 
 def subject_prompts(

@@ -37,7 +37,7 @@ from helpers.models.tokens import SubjectPrompt
 
 @dataclass
 class Vector:
-    """Result of one edit's optimisation: ``delta`` [hidden], to be added to ``initial`` [hidden]."""
+    """What one edit's optimisation found: ``delta`` [hidden], to be added to ``initial`` [hidden]."""
 
     delta: Tensor
     initial: Tensor
@@ -75,7 +75,10 @@ class VectorEditor(Editor):
 
     def settings(self) -> dict[str, Any]:
         """Also the context templates, the statistics and the choice of targets."""
-        statistics = {str(k): [m.corpus, m.tokens] for k, m in self.second_moments.items()}
+        statistics = {
+            str(layer): [moment.corpus, moment.tokens]
+            for layer, moment in self.second_moments.items()
+        }
         return super().settings() | {
             "contexts": [list(group) for group in self.contexts.groups],
             "second_moments": statistics,
@@ -90,75 +93,73 @@ class VectorEditor(Editor):
         """Each request's prompt in every context, the bare one first."""
         return [subject_prompts(self.model, r, self.contexts) for r in requests]
 
-    def optimised(self, requests: Sequence[EditRequest], module: str) -> list[Vector]:
-        """One vector per request, added to the output of ``module``; a ``failure`` ends that edit only."""
-        model = self.model
-        how: dict[str, Any] = {"contexts": self.contexts, "targets": self.targets}
+    def optimised(self, requests: Sequence[EditRequest], module_name: str) -> list[Vector]:
+        """One vector per request, added to the module's output; a ``failure`` ends that edit only."""
 
-        def found(missing: Sequence[EditRequest]) -> list[Vector]:
-            rows = [edit_row(model, request, self.app, **how) for request in missing]
+        def optimise(missing: Sequence[EditRequest]) -> list[Vector]:
+            rows = [
+                edit_row(
+                    self.model, request, self.app, contexts=self.contexts, targets=self.targets
+                )
+                for request in missing
+            ]
             return made_in_batches(
                 [int(row.active().sum()) for row in rows],
-                tokens_at_once(model, 2048, gradients=True),
-                lambda chosen: self._optimise([rows[i] for i in chosen], module),
+                tokens_at_once(self.model, 2048, gradients=True),
+                lambda row_indices: self._optimise([rows[i] for i in row_indices], module_name),
                 activity="optimising" if self.progress else "",
             )
 
-        elsewhere = {"layers", "context_template_length_params", "context_template_start"}
-        optimisation = set(VectorHyperparameters.model_fields) - elsewhere
-        values = self.hyperparameters.model_dump(mode="json", include=optimisation)
-        place = [model.fingerprint, model.dtype_name, str(model.device), module]
-        app = None if self.app is None else asdict(self.app)
-        key = json.dumps(
-            [place, values, self.contexts.templates, app, self.targets], sort_keys=True
-        )
-        return memoised(self.memo, key, requests, found)
+        return memoised(self.memo, self._memo_key(module_name), requests, optimise)
 
-    def _optimise(self, rows: Sequence[EditRow], module: str) -> list[Vector]:
+    def _memo_key(self, module_name: str) -> str:
+        """All that vectors depend on besides their requests."""
+        in_templates = {"context_template_length_params", "context_template_start"}
+        names = set(VectorHyperparameters.model_fields) - {"layers"} - in_templates
+        model = self.model
+        key = {
+            "model": [model.fingerprint, model.dtype_name, str(model.device)],
+            "module": module_name,
+            "hyperparameters": self.hyperparameters.model_dump(mode="json", include=names),
+            "contexts": self.contexts.templates,
+            "app": None if self.app is None else asdict(self.app),
+            "targets": self.targets,
+        }
+        return json.dumps(key, sort_keys=True)
+
+    def _optimise(self, rows: Sequence[EditRow], module_name: str) -> list[Vector]:
         """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
-        model, settings = self.model, self.hyperparameters
-        batch = EditBatch(model, rows, model.layout.layer_of(module))
-        delta = torch.zeros(len(rows), model.layout.hidden_size, device=model.device)
-        delta.requires_grad_(True)
-        adam = _Adam(torch.zeros_like(delta), torch.zeros_like(delta))
-        present, vectors = list(range(len(rows))), list[Vector]()
-        seen: list[Tensor] = []
-        initial = limit = torch.empty(0)
+        settings = self.hyperparameters
+        batch = EditBatch(self.model, rows, self.model.layout.layer_of(module_name))
+        addition = _AddedVectors(batch, module_name)
+        vectors: list[Vector] = []
+        unfinished = list(range(len(rows)))  # of the rows, those that are still in the batch
         for step in range(settings.v_num_grad_steps):
-            hidden = _forward(batch, module, delta, seen)
-            if step == 0:
-                (initial,) = seen
-                vectors = [Vector(torch.zeros_like(v), v) for v in initial]
-                limit = settings.clamp_norm_factor * initial.norm(dim=-1, keepdim=True)
-            terms = self._loss_terms(batch, hidden, delta, initial)
-            total = torch.stack(list(terms.values())).sum(0)
-            own = [vectors[row] for row in present]
-            stays = self._record(own, delta, terms, total, step)
-            if not stays:
+            hidden = addition.hidden()
+            if not vectors:
+                vectors = [Vector(torch.zeros_like(value), value) for value in addition.initial]
+            terms = self._loss_terms(batch, hidden, addition)
+            total = torch.stack(list(terms.values())).sum(0)  # [rows]
+            present_vectors = [vectors[row] for row in unfinished]
+            going_on = self._note(present_vectors, addition.delta, terms, total, step)
+            if not going_on:
                 break
-            (gradient,) = torch.autograd.grad(total.sum(), delta)
-            adam.step(delta, gradient, settings.v_lr)
-            if len(stays) < len(present):
-                index = torch.tensor(stays, device=model.device)
-                present = [present[place] for place in stays]
-                limit = limit[index]
-                delta = delta.detach()[index].requires_grad_(True)
-                initial, adam.mean, adam.square = (
-                    part[index] for part in (initial, adam.mean, adam.square)
-                )
-                batch.keep(stays)
-            with torch.no_grad():
-                delta.mul_((limit / delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
+            addition.step(total, settings.v_lr, settings.clamp_norm_factor)
+            if len(going_on) < len(unfinished):
+                unfinished = [unfinished[index] for index in going_on]
+                addition.keep(going_on)
+                batch.keep(going_on)
         return vectors
 
     def _loss_terms(
-        self, batch: EditBatch, hidden: Tensor, delta: Tensor, initial: Tensor
+        self, batch: EditBatch, hidden: Tensor, addition: _AddedVectors
     ) -> dict[str, Tensor]:
         """The weighted terms of the loss, each [rows]; APP enters here, as the last."""
-        reading, settings = batch.read(hidden), self.hyperparameters
+        settings = self.hyperparameters
+        reading = batch.read(hidden)
         assert batch.reference is not None
         divergence = (reading.kl.exp() * (reading.kl - batch.reference.kl)).sum(-1)
-        decay = delta.norm(dim=-1) / initial.norm(dim=-1) ** 2
+        decay = addition.delta.norm(dim=-1) / addition.initial.norm(dim=-1) ** 2
         return {
             "nll": reading.nll,
             "kl": settings.kl_factor * divergence,
@@ -166,7 +167,7 @@ class VectorEditor(Editor):
             **batch.app_terms(reading, self.app),
         }
 
-    def _record(
+    def _note(
         self,
         vectors: Sequence[Vector],
         delta: Tensor,
@@ -174,21 +175,77 @@ class VectorEditor(Editor):
         total: Tensor,
         step: int,
     ) -> list[int]:
-        """Note this evaluation's terms, in the step's one host transfer; places of rows that stay."""
-        settings, stays = self.hyperparameters, []
-        last = step + 1 == settings.v_num_grad_steps
-        noted = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
-        for place, (vector, numbers) in enumerate(zip(vectors, noted.tolist(), strict=True)):
-            vector.losses.append(dict(zip(terms, numbers[:-1], strict=True)))
-            watched = numbers[0 if settings.stop_on == "nll" else -1]
-            if not all(map(math.isfinite, numbers)):
-                vector.failure = f"non-finite loss at step {step}: {vector.losses[-1]}"
-            if last or vector.failure or watched < settings.stop_threshold:
+        """Note an evaluation with its vectors, and finish those that are done; indices of the others.
+
+        This is the step's only transfer to the host.
+        """
+        settings = self.hyperparameters
+        is_last = step + 1 == settings.v_num_grad_steps
+        by_row = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
+        going_on = []
+        for index, (vector, (*values, loss)) in enumerate(
+            zip(vectors, by_row.tolist(), strict=True)
+        ):
+            by_name = dict(zip(terms, values, strict=True))
+            vector.losses.append(by_name)
+            watched = by_name["nll"] if settings.stop_on == "nll" else loss
+            if not all(math.isfinite(value) for value in (*values, loss)):
+                vector.failure = f"non-finite loss at step {step}: {by_name}"
+            if is_last or vector.failure or watched < settings.stop_threshold:
                 # A copy: a view would keep its whole batch in memory, and move with it.
-                vector.delta, vector.steps = delta[place].detach().clone(), step
+                vector.delta = delta[index].detach().clone()
+                vector.steps = step
             else:
-                stays.append(place)
-        return stays
+                going_on.append(index)
+        return going_on
+
+
+class _AddedVectors:
+    """The vectors of a batch, ``delta`` [rows, hidden], added to a module's output at the edited tokens."""
+
+    def __init__(self, batch: EditBatch, module_name: str) -> None:
+        self.batch = batch
+        self.module_name = module_name
+        shape = len(batch.rows), batch.model.layout.hidden_size
+        self.delta = torch.zeros(shape, device=batch.model.device, requires_grad=True)
+        self.adam = _Adam(torch.zeros_like(self.delta), torch.zeros_like(self.delta))
+        self._initial: Tensor | None = None  # until the first pass
+
+    @property
+    def initial(self) -> Tensor:
+        """What the vectors are added to in the bare prompts [rows, hidden]; after the first pass."""
+        assert self._initial is not None
+        return self._initial
+
+    def hidden(self) -> Tensor:
+        """Final hidden states [rows, active, hidden] under the vectors."""
+        with output_hooks(self.batch.model, {self.module_name: self._added}):
+            return self.batch.hidden()
+
+    def _added(self, _: Tensor, output: Tensor) -> Tensor:
+        batch = self.batch
+        if self._initial is None:
+            rows = torch.arange(len(output), device=output.device)
+            self._initial = output[rows, batch.bare_columns].detach().float()
+        at_edited = self.delta.index_select(0, batch.edited_rows).to(output.dtype)
+        flat = output.flatten(0, 1)  # [rows * active, hidden]
+        return flat.index_add(0, batch.edited_positions, at_edited).view_as(output)
+
+    def step(self, total: Tensor, rate: float, clamp_norm_factor: float) -> None:
+        """One step of Adam on the sum of the losses [rows]; no vector becomes longer than its limit."""
+        (gradient,) = torch.autograd.grad(total.sum(), self.delta)
+        self.adam.step(self.delta, gradient, rate)
+        with torch.no_grad():
+            limit = clamp_norm_factor * self.initial.norm(dim=-1, keepdim=True)  # [rows, 1]
+            self.delta.mul_((limit / self.delta.norm(dim=-1, keepdim=True)).clamp_(max=1.0))
+
+    def keep(self, row_indices: Sequence[int]) -> None:
+        """Drop all rows but these."""
+        index = torch.tensor(row_indices, device=self.delta.device)
+        self.delta = self.delta.detach()[index].requires_grad_(True)
+        self._initial = self.initial[index]
+        self.adam.mean = self.adam.mean[index]
+        self.adam.square = self.adam.square[index]
 
 
 @dataclass
@@ -203,22 +260,8 @@ class _Adam:
     def step(self, delta: Tensor, gradient: Tensor, rate: float) -> None:
         """Move ``delta`` in place."""
         self.steps += 1
-        first, second = 0.9, 0.999  # Adam's defaults
-        self.mean.mul_(first).add_(gradient, alpha=1 - first)
-        self.square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        root = (self.square / (1 - second**self.steps)).sqrt_().add_(1e-8)
-        delta.addcdiv_(self.mean, root, value=-rate / (1 - first**self.steps))
-
-
-def _forward(batch: EditBatch, module: str, delta: Tensor, seen: list[Tensor]) -> Tensor:
-    """Final hidden states with ``delta`` added; what it is added to goes into ``seen``, once."""
-
-    def adding(_: Tensor, output: Tensor) -> Tensor:
-        if not seen:
-            rows = torch.arange(len(delta), device=delta.device)
-            seen.append(output[rows, batch.bare].detach().float())
-        added = delta.index_select(0, batch.edited[0]).to(output.dtype)
-        return output.flatten(0, 1).index_add(0, batch.edited[1], added).view_as(output)
-
-    with output_hooks(batch.model, {module: adding}):
-        return batch.hidden()
+        beta_1, beta_2 = 0.9, 0.999  # Adam's defaults
+        self.mean.mul_(beta_1).add_(gradient, alpha=1 - beta_1)
+        self.square.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
+        root = (self.square / (1 - beta_2**self.steps)).sqrt_().add_(1e-8)
+        delta.addcdiv_(self.mean, root, value=-rate / (1 - beta_1**self.steps))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -42,9 +42,27 @@ class Question:
 
 @dataclass
 class _Row:
+    """Questions of one owner in one prefix forest."""
+
     owner: int
     forest: Forest = field(default_factory=Forest)
-    predictions: list[tuple[int, int, int]] = field(default_factory=list)  # node, token, answer
+    predictions: list[_Prediction] = field(default_factory=list)
+
+
+class _Prediction(NamedTuple):
+    """A token of an answer, and the node of its row's forest that predicts it."""
+
+    node: int
+    token: int
+    answer: int  # its row of the table of scores
+
+
+class _TokenScores(NamedTuple):
+    """Of n predicted tokens: the answer each belongs to, its log-probability, and whether none is higher."""
+
+    answers: np.ndarray  # [n], rows of the table of scores
+    log_probabilities: np.ndarray  # [n], fp64, natural logarithm
+    is_top: np.ndarray  # [n], boolean
 
 
 @in_own_state
@@ -62,38 +80,46 @@ def score_answers(
     answer: question, answer (indices), tokens and top (counts: all, and those than which no other
     token is more probable), sum and mean of their log-probabilities.
     """
-    moved, owner_of = owned(model, len(questions), updates, owners)
+    owner_of_question = resolve_owners(len(questions), updates, owners)
+    on_device = [update.to(model.device) for update in updates or ()]
     asked = tokenised(model, questions)
     table = pd.DataFrame(
-        [(i, j, len(ids)) for i, (_, own) in enumerate(asked) for j, ids in enumerate(own)],
+        [
+            (question, answer, len(ids))
+            for question, (_, answers) in enumerate(asked)
+            for answer, ids in enumerate(answers)
+        ],
         columns=["question", "answer", "tokens"],
     )
-    rows, found = _packed(asked, owner_of), np.zeros((len(table), 2))
+    rows = _packed_rows(asked, owner_of_question)
+    sums = np.zeros(len(table))
+    top_counts = np.zeros(len(table))
 
-    def run(batch: Sequence[int]) -> None:
-        np.add.at(found, *_score_rows(model, [rows[i] for i in batch], moved))
+    def score(row_indices: Sequence[int]) -> None:
+        scores = _score_rows(model, [rows[i] for i in row_indices], on_device)
+        np.add.at(sums, scores.answers, scores.log_probabilities)
+        np.add.at(top_counts, scores.answers, scores.is_top)
 
     budget = tokens_at_once(model, 4096, gradients=False)
     batches = list(token_batches([len(row.forest) for row in rows], budget))
     for batch in tqdm(batches, unit="batch", desc="scoring", disable=not progress):
-        run_halving(batch, run)
-    return table.assign(sum=found[:, 0], mean=found[:, 0] / table["tokens"], top=found[:, 1])
+        run_halving(batch, score)
+    return table.assign(sum=sums, mean=sums / table["tokens"], top=top_counts)
 
 
-def owned(
-    model: LanguageModel,
-    count: int,
-    updates: Sequence[Update] | None,
-    owners: Sequence[int] | None,
-) -> tuple[list[Update], list[int]]:
-    """The updates, those in use copied to the device once, and the owner of each of ``count`` prompts."""
-    updates = updates or []
-    if updates and owners is None:
+def resolve_owners(
+    count: int, updates: Sequence[Update] | None, owners: Sequence[int] | None
+) -> list[int]:
+    """For each of ``count`` prompts the index of its update; without ``owners`` -1, the unedited model."""
+    number_of_updates = len(updates or ())
+    if number_of_updates and owners is None:
         raise ValueError("updates without owners: give for each prompt the index of its update")
-    owner_of = [-1] * count if owners is None else [int(owner) for owner in owners]
-    if len(owner_of) != count or not all(-1 <= owner < len(updates) for owner in owner_of):
-        raise ValueError(f"{count} prompts need owners in -1 … {len(updates) - 1}, not {owner_of}")
-    return [update.to(model.device) for update in updates], owner_of
+    resolved = [-1] * count if owners is None else [int(owner) for owner in owners]
+    if len(resolved) != count or not all(-1 <= owner < number_of_updates for owner in resolved):
+        raise ValueError(
+            f"{count} prompts need owners in -1 … {number_of_updates - 1}, not {resolved}"
+        )
+    return resolved
 
 
 def tokenised(model: LanguageModel, questions: Sequence[Question]) -> list[tuple[Ids, list[Ids]]]:
@@ -106,51 +132,76 @@ def exclusive(model: LanguageModel, answers: Sequence[str]) -> list[int]:
 
     They exclude each other, and the shorter of two answers that begin alike covers both.
     """
-    ids = [answer_ids(model, answer) for answer in answers]
-    return [
-        index
-        for index, own in enumerate(ids)
-        if own not in ids[:index] and not any(own[: len(o)] == o != own for o in ids)
-    ]
+    ids_of_answers = [answer_ids(model, answer) for answer in answers]
+    exclusive_indices = []
+    for index, ids in enumerate(ids_of_answers):
+        is_repeated = ids in ids_of_answers[:index]
+        is_begun = any(ids[: len(other)] == other != ids for other in ids_of_answers)
+        if not is_repeated and not is_begun:
+            exclusive_indices.append(index)
+    return exclusive_indices
 
 
-def _packed(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:
-    first = np.cumsum([0, *(len(answers) for _, answers in asked)]).tolist()
+def _packed_rows(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:
+    """Rows of up to ``ROW_TOKENS``, first fit, longest questions first; owners do not share a row."""
+    first_answers = np.cumsum([0, *(len(answers) for _, answers in asked)]).tolist()
     sizes = [len(prompt) + sum(len(ids) - 1 for ids in answers) for prompt, answers in asked]
-    rows: dict[int, list[_Row]] = {}
-    answered = [index for index, (_, answers) in enumerate(asked) if answers]
-    for index in sorted(answered, key=lambda i: (owners[i], -sizes[i], i)):
+    with_answers = [index for index, (_, answers) in enumerate(asked) if answers]
+    rows_of_owners: dict[int, list[_Row]] = {}
+    for index in sorted(with_answers, key=lambda i: (owners[i], -sizes[i], i)):
         prompt, answers = asked[index]
-        begun = rows.setdefault(owners[index], [])
-        fitting = (row for row in begun if len(row.forest) + sizes[index] <= ROW_TOKENS)
-        if (row := next(fitting, None)) is None:
+        rows = rows_of_owners.setdefault(owners[index], [])
+        row = _with_room(rows, sizes[index])
+        if row is None:
             row = _Row(owners[index])
-            begun.append(row)
-        for place, ids in enumerate(answers, start=first[index]):
+            rows.append(row)
+        for answer, ids in enumerate(answers, start=first_answers[index]):
             nodes = row.forest.add_answer(prompt, ids)
-            row.predictions += [(n, t, place) for n, t in zip(nodes, ids, strict=True)]
-    return [row for own in rows.values() for row in own]
+            for node, token in zip(nodes, ids, strict=True):
+                row.predictions.append(_Prediction(node, token, answer))
+    return [row for rows in rows_of_owners.values() for row in rows]
+
+
+def _with_room(rows: Sequence[_Row], size: int) -> _Row | None:
+    for row in rows:
+        if len(row.forest) + size <= ROW_TOKENS:
+            return row
+    return None
 
 
 @torch.inference_mode()
 def _score_rows(
     model: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Table indices of a batch's predictions; their log-probabilities, and whether none is higher [n, 2]."""
+) -> _TokenScores:
+    """Score all predicted tokens of a batch; the head runs once per distinct position."""
     packed = pack([row.forest for row in rows], model)
     with overlay(model, updates, [row.owner for row in rows]):
         hidden = hidden_states(model, packed.ids, packed.positions, packed.visible)
-    width, device = packed.ids.shape[1], hidden.device
-    flat = [(r * width + n, t, i) for r, row in enumerate(rows) for n, t, i in row.predictions]
-    nodes, tokens, answers = torch.tensor(flat).unbind(1)
-    distinct, place = nodes.unique(return_inverse=True)
-    states = hidden.flatten(0, 1)[distinct.to(device)]
-    scores = torch.empty((len(nodes), 2), dtype=torch.float64)
-    chunk = max(1, LOGITS_AT_A_TIME // model.model.config.vocab_size)
-    for start in range(0, len(distinct), chunk):
-        here, part = (place >= start) & (place < start + chunk), states[start : start + chunk]
-        asked = (place[here] - start).to(device), tokens[here].to(device)
-        found, every = vocabulary_scores(model, part, *asked, slice(None))
-        top = found == every.amax(-1)[asked[0]]
-        scores[here] = torch.stack([found, top.to(found)], dim=1).to(scores)
-    return answers.numpy(), scores.numpy()
+    device = hidden.device
+    width = packed.ids.shape[1]
+    predictions = [
+        (row_index * width + prediction.node, prediction.token, prediction.answer)
+        for row_index, row in enumerate(rows)
+        for prediction in row.predictions
+    ]
+    positions, tokens, answers = torch.tensor(predictions).unbind(1)  # [n] each
+    distinct, head_rows = positions.unique(return_inverse=True)
+    states = hidden.flatten(0, 1)[distinct.to(device)]  # [distinct, hidden]
+
+    log_probabilities = torch.empty(len(positions), dtype=torch.float64)
+    is_top = torch.empty(len(positions), dtype=torch.bool)
+    states_at_a_time = max(1, LOGITS_AT_A_TIME // model.model.config.vocab_size)
+    for first in range(0, len(distinct), states_at_a_time):
+        in_chunk = (head_rows >= first) & (head_rows < first + states_at_a_time)
+        chunk_rows = (head_rows[in_chunk] - first).to(device)
+        scores, distributions = vocabulary_scores(
+            model,
+            states[first : first + states_at_a_time],
+            chunk_rows,
+            tokens[in_chunk].to(device),
+            whole=slice(None),
+        )
+        highest = distributions.amax(-1)[chunk_rows]
+        log_probabilities[in_chunk] = scores.to(log_probabilities)
+        is_top[in_chunk] = (scores == highest).cpu()
+    return _TokenScores(answers.numpy(), log_probabilities.numpy(), is_top.numpy())

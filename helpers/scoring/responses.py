@@ -23,7 +23,7 @@ from helpers.models.forest import padded
 from helpers.models.forward import Mask, hidden_states
 from helpers.models.state import in_own_state
 from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, several
-from helpers.scoring.answers import owned
+from helpers.scoring.answers import resolve_owners
 
 ROWS = 80  # responses generated at the same time
 
@@ -57,14 +57,19 @@ def sample_responses(
     chat (``role``: system, user, assistant; ``content``): paragraphs for a model asked without template.
     """
     sampling = sampling or Sampling()
-    drawn = sample_tokens(model, prompts, updates, owners, sampling, n=n, greedy=greedy)
-    return [[response_text(model, ids, sampling) for ids in group] for group in drawn]
+    ids_of_prompts = sample_tokens(model, prompts, updates, owners, sampling, n=n, greedy=greedy)
+    return [
+        [response_text(model, ids, sampling) for ids in ids_of_responses]
+        for ids_of_responses in ids_of_prompts
+    ]
 
 
 def response_text(model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
     """A response's tokens as text, up to ``stop`` and stripped of white space."""
     text = str(model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
-    return (re.split(sampling.stop, text, maxsplit=1)[0] if sampling.stop else text).strip()
+    if sampling.stop:
+        text = re.split(sampling.stop, text, maxsplit=1)[0]
+    return text.strip()
 
 
 @in_own_state
@@ -80,26 +85,46 @@ def sample_tokens(
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
     prompts = several(prompts)
-    moved, owner_of = owned(model, len(prompts), updates, owners)
+    owner_of_prompt = resolve_owners(len(prompts), updates, owners)
+    on_device = [update.to(model.device) for update in updates or ()]
     ids = [_request_ids(model, prompt, sampling) for prompt in prompts]
     responses: list[list[Ids]] = [[] for _ in prompts]
 
-    def draw(batch: Sequence[int]) -> None:
-        texts = [zlib.crc32(_paragraphs(prompts[i]).encode()) for i in batch]
-        seeds = ([sampling.seed, sample, text] for text in texts for sample in range(n))
-        draws = [np.random.default_rng(seed).random(sampling.max_new_tokens) for seed in seeds]
-        if greedy:
-            draws[::n] = [np.full(sampling.max_new_tokens, np.nan)] * len(batch)
-        asked, own = [ids[i] for i in batch], [owner_of[i] for i in batch]
-        drawn = _generated(model, asked, np.stack(draws), moved, own, sampling)
-        for place, index in enumerate(batch):
-            responses[index] = drawn[place * n : (place + 1) * n]
+    def draw(indices: Sequence[int]) -> None:
+        draws = [
+            draw
+            for index in indices
+            for draw in _random_numbers(_paragraphs(prompts[index]), sampling, n, greedy)
+        ]
+        generated = _generated(
+            model,
+            [ids[index] for index in indices],
+            np.stack(draws),
+            on_device,
+            [owner_of_prompt[index] for index in indices],
+            sampling,
+        )
+        for number, index in enumerate(indices):
+            responses[index] = generated[number * n : (number + 1) * n]
 
-    order = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))  # little padding
-    together = max(1, ROWS // n)
-    for start in range(0, len(order), together):
-        run_halving(order[start : start + together], draw)
+    # Prompts of like length together: little padding.
+    longest_first = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))
+    prompts_at_a_time = max(1, ROWS // n)
+    for first in range(0, len(longest_first), prompts_at_a_time):
+        run_halving(longest_first[first : first + prompts_at_a_time], draw)
     return responses
+
+
+def _random_numbers(text: str, sampling: Sampling, n: int, greedy: bool) -> list[np.ndarray]:
+    """A number in [0, 1) for every token of each of ``n`` samples; NaN throughout for a greedy one."""
+    samples = [
+        np.random.default_rng([sampling.seed, sample, zlib.crc32(text.encode())])
+        for sample in range(n)
+    ]
+    numbers = [generator.random(sampling.max_new_tokens) for generator in samples]
+    if greedy:
+        numbers[0] = np.full(sampling.max_new_tokens, np.nan)
+    return numbers
 
 
 def uses_chat(model: LanguageModel, sampling: Sampling) -> bool:
@@ -136,51 +161,108 @@ def _generated(
     sampling: Sampling,
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
-    ends = model.end_tokens
-
-    def continues(response: list[int], token: int) -> bool:
-        if token in ends:
-            return False
-        response.append(token)
-        text = model.tokenizer.decode(response, skip_special_tokens=True).lstrip()
-        return not (sampling.stop and re.search(sampling.stop, text))
-
-    batch, cache, copies = padded(model, ids), DynamicCache(), len(draws) // len(ids)
-    with overlay(model, updates, owners):
-        hidden = hidden_states(model, batch.ids, batch.positions, batch.visible, cache)
-    cache.batch_repeat_interleave(copies)
-    read = batch.last(hidden), batch.real, batch.positions
-    hidden, visible, keys_at = (each.repeat_interleave(copies, 0) for each in read)
-    lengths, owner_of = visible.sum(1), torch.tensor(owners).repeat_interleave(copies)
-    tokens: list[list[int]] = [[] for _ in draws]
-    alive = np.arange(len(draws))
+    batch = _GrowingTexts.after_prompts(model, ids, updates, owners, copies=len(draws) // len(ids))
+    responses: list[list[int]] = [[] for _ in draws]
+    unfinished = np.arange(len(draws))  # of the responses, those that are still in the batch
     for step in range(sampling.max_new_tokens):
-        chosen = _chosen(model, hidden, draws[alive, step], sampling.temperature)
-        drawn = zip(alive, chosen.tolist(), strict=True)  # one host transfer
-        going = [continues(tokens[row], token) for row, token in drawn]
-        if not any(going) or step + 1 == sampling.max_new_tokens:
+        next_tokens = _next_tokens(
+            model, batch.last_hidden, draws[unfinished, step], sampling.temperature
+        )
+        goes_on = [
+            _append(model, responses[response], token, sampling)
+            for response, token in zip(unfinished, next_tokens.tolist(), strict=True)
+        ]
+        if not any(goes_on) or step + 1 == sampling.max_new_tokens:
             break
-        if not all(going):
-            keep = torch.tensor(going).nonzero()[:, 0]
-            alive, owner_of, keep = alive[going], owner_of[keep], keep.to(hidden.device)
-            cache.batch_select_indices(keep)
-            left = (chosen, lengths, visible, keys_at)
-            chosen, lengths, visible, keys_at = (each[keep] for each in left)
-        positions = (lengths + step)[:, None]
-        visible = torch.cat([visible, torch.ones_like(visible[:, :1])], dim=1)
-        mask = Mask.of(model, positions, visible[:, None], keys_at)
-        keys_at = torch.cat([keys_at, positions], dim=1)
-        with overlay(model, updates, owner_of):
-            hidden = hidden_states(model, chosen[:, None], positions, mask, cache)[:, -1]
-    return [tuple(row) for row in tokens]
+        if not all(goes_on):
+            rows = torch.tensor(goes_on).nonzero()[:, 0]
+            unfinished = unfinished[goes_on]
+            next_tokens = next_tokens[rows.to(next_tokens.device)]
+            batch.keep(rows)
+        batch.extend(next_tokens, step)
+    return [tuple(response) for response in responses]
 
 
-def _chosen(model: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float) -> Tensor:
+def _append(model: LanguageModel, response: list[int], token: int, sampling: Sampling) -> bool:
+    """Add a token to a response unless the token ends it; whether the response goes on."""
+    if token in model.end_tokens:
+        return False
+    response.append(token)
+    if not sampling.stop:
+        return True
+    text = model.tokenizer.decode(response, skip_special_tokens=True).lstrip()
+    return not re.search(sampling.stop, text)
+
+
+@dataclass
+class _GrowingTexts:
+    """A batch of texts that grow by one token at a time, each row under its owner's update."""
+
+    model: LanguageModel
+    updates: Sequence[Update]
+    owners: Tensor  # [rows]
+    cache: DynamicCache
+    prompt_lengths: Tensor  # [rows], tokens
+    visible: Tensor  # [rows, keys], boolean; false for the prompts' padding
+    key_positions: Tensor  # [rows, keys]
+    last_hidden: Tensor  # [rows, hidden], at each text's last token
+
+    @classmethod
+    def after_prompts(
+        cls,
+        model: LanguageModel,
+        ids: Sequence[Ids],
+        updates: Sequence[Update],
+        owners: Sequence[int],
+        copies: int,
+    ) -> _GrowingTexts:
+        """The prompts, each run once and then repeated."""
+        prompts = padded(model, ids)
+        cache = DynamicCache()
+        with overlay(model, updates, owners):
+            hidden = hidden_states(model, prompts.ids, prompts.positions, prompts.visible, cache)
+        cache.batch_repeat_interleave(copies)
+        visible = prompts.real.repeat_interleave(copies, 0)
+        return cls(
+            model=model,
+            updates=updates,
+            owners=torch.tensor(owners).repeat_interleave(copies),
+            cache=cache,
+            prompt_lengths=visible.sum(1),
+            visible=visible,
+            key_positions=prompts.positions.repeat_interleave(copies, 0),
+            last_hidden=prompts.last(hidden).repeat_interleave(copies, 0),
+        )
+
+    def extend(self, tokens: Tensor, step: int) -> None:
+        """Append one token [rows] to each text, the one after ``step`` others."""
+        positions = (self.prompt_lengths + step)[:, None]  # [rows, 1]
+        self.visible = torch.cat([self.visible, torch.ones_like(self.visible[:, :1])], dim=1)
+        mask = Mask.of(self.model, positions, self.visible[:, None], self.key_positions)
+        self.key_positions = torch.cat([self.key_positions, positions], dim=1)
+        with overlay(self.model, self.updates, self.owners):
+            hidden = hidden_states(self.model, tokens[:, None], positions, mask, self.cache)
+        self.last_hidden = hidden[:, -1]
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all rows but these."""
+        self.owners = self.owners[rows]
+        rows = rows.to(self.visible.device)
+        self.cache.batch_select_indices(rows)
+        self.prompt_lengths = self.prompt_lengths[rows]
+        self.visible = self.visible[rows]
+        self.key_positions = self.key_positions[rows]
+
+
+def _next_tokens(
+    model: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float
+) -> Tensor:
     """The next token of each row: where its number is in the cumulative distribution; NaN: likeliest."""
-    logits = model.model.get_output_embeddings()(hidden).float()
+    logits = model.model.get_output_embeddings()(hidden).float()  # [rows, vocabulary]
     if temperature == 0:
         return logits.argmax(-1)
     cumulative = (logits / temperature).softmax(-1).double().cumsum(-1)
     level = torch.from_numpy(draws).to(cumulative.device)[:, None] * cumulative[:, -1:]
-    drawn = torch.searchsorted(cumulative, level, right=True)[:, 0].clamp_max(logits.shape[-1] - 1)
-    return torch.where(level[:, 0].isnan(), logits.argmax(-1), drawn)
+    last_token = logits.shape[-1] - 1
+    sampled = torch.searchsorted(cumulative, level, right=True)[:, 0].clamp_max(last_token)
+    return torch.where(level[:, 0].isnan(), logits.argmax(-1), sampled)

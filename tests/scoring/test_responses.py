@@ -75,7 +75,7 @@ def test_a_stop_is_cut_off_once_there_is_text(tiny):
 def test_a_stop_before_there_is_text_ends_nothing(tiny, monkeypatch):
     model = tiny("llama")
     written = iter(model.tokenizer("\n\n Ada\nBo", add_special_tokens=False)["input_ids"])
-    monkeypatch.setattr(module, "_chosen", lambda *_: torch.tensor([next(written)]))
+    monkeypatch.setattr(module, "_next_tokens", lambda *_: torch.tensor([next(written)]))
     sampling = Sampling(stop="\n", max_new_tokens=20)
     assert sample_responses(model, ["x"], n=1, sampling=sampling) == [["Ada"]]
     assert len(list(written)) == 2  # it was not asked for more
