@@ -89,7 +89,7 @@ def _measure(
         "point": json.dumps(point),
         "dataset": run.data.name,
         "records": len(run.data.records),
-        **{metric: round(float(mean), 2) for metric, mean in means.items()},
+        **{metric: round(float(means[metric]), 2) for metric in (*SUCCESS, *DAMAGE)},
         "score": float("nan"),  # `objective` of the rounded means, once all rows are together
         "flagged": int(edits["exploding"].sum()),
         "failed": int((edits["failure"] != "").sum()),
