@@ -1,16 +1,17 @@
 """The recorded search behind the ``tuned`` presets.
 
 Every combination of a small grid edits the same records, which are in no reported table: the last
-ones of the official file, whereas runs take the first ones. A method alone is judged by the harmonic
-mean of ES, GS and LS (``score``) and by its flagged updates. APP's coefficients are there to lower AFF
-and ANF (hard): their mean is the judge, among combinations with an ES of at least 90. The preset's
-``source`` says what was chosen, and what the rule chooses today.
+ones of the official file, whereas runs take the first ones. One objective judges an editor alone and
+with APP (``objective``): the harmonic mean of ES, GS, LS, 100 - AFF and 100 - ANF (hard), so that
+neither is searched on what the other is judged by. Presets are older than this objective: each one's
+``source`` says what was chosen, and where the objective would choose otherwise.
 
     python -m tools.search smollm2-135m rome layers='[[3],[5],[7]]'
     python -m tools.search smollm2-135m rome+app app='[{"alpha":0.2,"beta":0.2,"gamma":0.1}]'
 
 Results go to ``params/models/search/<model>.csv``: one row per combination, with its settings, the
-records edited, those that the metrics' filters left (``scored``), and the statistics behind it.
+records edited, those that the metrics' filters left (``scored``), the objective (``score``), the
+flagged updates, and the statistics behind it. Scores compare within a method and a number of records.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore
 
 SAME = ["method", "point", "dataset", "records", "statistics"]  # a row takes such a one's place
-METRICS = ["ES", "GS", "LS", "AFF_hard", "ANF_hard"]
+SUCCESS = ["ES", "GS", "LS"]  # in percent, more is better
+DAMAGE = ["AFF_hard", "ANF_hard"]  # in percent, less is better
+LEAST = 1.0  # percent: a part below counts as this much, so that a zero does not hide the others
 
 
 def main(
@@ -61,8 +64,15 @@ def main(
         row = pd.DataFrame([_measure(run, method, preset, point, corpus, memo)])
         before = [pd.read_csv(path)] if path.exists() else []
         together = pd.concat([*before, row]).drop_duplicates(SAME, keep="last")
+        together["score"] = objective(together)
         together.to_csv(path, index=False)
-        print(row.to_string(index=False))
+        print(together.tail(1).to_string(index=False))
+
+
+def objective(means: pd.DataFrame) -> pd.Series:
+    """The harmonic mean of ES, GS, LS, 100 - AFF and 100 - ANF (hard), in percent, of each row."""
+    parts = pd.concat([means[SUCCESS], 100 - means[DAMAGE]], axis=1).clip(lower=LEAST)
+    return (len(parts.columns) / (1 / parts).sum(axis=1)).round(2)
 
 
 def _measure(
@@ -73,15 +83,14 @@ def _measure(
     options: dict[str, Any] = {"app": app, "overrides": overrides, "corpus": corpus}
     editor = build_editor(method, run.model, preset=preset, memo=memo, **options)
     table = metrics_table(run.scores(editor))
-    means, edits = 100 * table[METRICS].mean(), run.edits(editor)
-    score = 3 / sum(1 / max(means[metric], 0.1) for metric in ("ES", "GS", "LS"))
+    means, edits = 100 * table[[*SUCCESS, *DAMAGE]].mean(), run.edits(editor)
     return {
         "method": method,
         "point": json.dumps(point),
         "dataset": run.data.name,
         "records": len(run.data.records),
-        **{metric: round(float(means[metric]), 2) for metric in METRICS},
-        "score": round(float(score), 2),
+        **{metric: round(float(means[metric]), 2) for metric in (*SUCCESS, *DAMAGE)},
+        "score": float("nan"),  # `objective` of the rounded means, once all rows are together
         "flagged": int(edits["exploding"].sum()),
         "failed": int((edits["failure"] != "").sum()),
         "scored": int(table["ES"].count()),

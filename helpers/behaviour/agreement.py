@@ -288,7 +288,7 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
             *place,
             with_interval(contrast.difference),
             contrast.difference.n,
-            f"{detectable_correlation(contrast):.2f}",
+            _number_text(detectable_correlation(contrast)),
         )
         for place, contrast in found.items()
     ]
@@ -337,7 +337,12 @@ def detectable_correlation(found: Contrast) -> float:
 
 def _p_text(p_value: float) -> str:
     """Three decimals; a dash where there is no test."""
-    return "–" if np.isnan(p_value) else f"{p_value:.3f}"
+    return _number_text(p_value, digits=3)
+
+
+def _number_text(value: float, *, digits: int = 2) -> str:
+    """A number as text; a dash where there is none."""
+    return "–" if np.isnan(value) else f"{value:.{digits}f}"
 
 
 def _drawn_weights(records: pd.Series) -> Numbers:

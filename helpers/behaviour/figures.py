@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
+from helpers.peak.ablations import training_note
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
 from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
@@ -39,10 +40,12 @@ def scorer_panels(run: Run) -> Figure:
             axes.axis("off")
     lines[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
     lines[0, 0].set_yticks(rows, [*states])
-    edited = [states[state] for state in distinct(states) if state != UNEDITED]
+    edited = [states[state] for state in distinct(states) if state not in (UNEDITED, "KN")]
     means = [100 * np.mean([t[scorer].mean() for t in edited]) for scorer in shown]
     listed, matched, named = (f"{mean:.0f} %" for mean in means)
-    others = f"{matched} by token match and {named} in free text (greedy)"
+    others = f"{named} in free text (greedy); {matched} of the answer's tokens match"
     finding = f"{listed} of the edits succeed by probability, {others}"
-    note = "percent, 95 % intervals over records; title, in colour: means over methods"
-    return told(drawn, finding, f"{caption_of(run)}\n{note}")
+    but = " except KN" if "KN" in states else ""
+    note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
+    lines = [caption_of(run), training_note(run) if "MEND" in states else "", note]
+    return told(drawn, finding, "\n".join(filter(None, lines)))

@@ -19,6 +19,7 @@ from helpers.peak.ablations import (
     finished,
     sequence_metrics,
     studies_of,
+    training_note,
     variant_metrics,
     with_neighbours,
 )
@@ -129,7 +130,9 @@ def fairer_differences(run: Run) -> Figure:
     costly, _ = _holding(tested, "ES", "(mean)")
     cost = f"As a mean, answers as targets cost success ({len(costly)} of {tests} editors)"
     finding = f"{cost}; as a sum, they leave more noise than APP for {len(noisy)} of {tests}"
-    caption = f"{stored.described(*stored.scores.values())}\n{_WEIGHTINGS}\n{_HOLLOW}"
+    trained = [training_note(run)] if "mend" in editors else []
+    lines = [stored.described(*stored.scores.values()), _WEIGHTINGS, *trained, _HOLLOW]
+    caption = "\n".join(filter(None, lines))
     return _told(drawn, finding, caption, shown.values())
 
 
@@ -138,7 +141,10 @@ def fairer_differences(run: Run) -> Figure:
     when=lambda run: any(" after " in name for name in run.tables),
 )
 def sequence_lines(run: Run) -> Figure:
-    """AFF, ANF and ES of all edited records against the number of edits made, from two edits on."""
+    """AFF, ANF and ES of all edited records against the number of edits made, from two edits on.
+
+    One sequence a method: its intervals are over records and do not hold what another order would change.
+    """
     stored = studies_of(run)
     metrics = {place: t for place, t in sequence_metrics(stored).items() if len(t) > 1}
     groups: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
@@ -150,8 +156,9 @@ def sequence_lines(run: Run) -> Figure:
     held, tests = _holding(app_findings(after, groups, alone=False), "AFF")
     editors = [measure.partition(", ")[2].partition(":")[0] for measure in held]
     words = f"APP still lowers forgetting with {' and '.join(editors) or 'no editor'}"
-    finding = f"After {most} edits in sequence {words} ({len(held)} of {tests} editors)"
-    caption = f"{stored.described(*metrics.values())}\nTests: paired, {_HOLM}"
+    finding = f"After {most} edits in one sequence {words} ({len(held)} of {tests} editors)"
+    tests_of = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
+    caption = f"{stored.described(*metrics.values())}\n{tests_of}"
     return _told(drawn, finding, caption, metrics.values())
 
 

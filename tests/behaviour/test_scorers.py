@@ -115,6 +115,14 @@ def test_methods_change_places_only_where_both_intervals_exclude_zero():
     assert found["opposite"].tolist() == ["A / B", "none", "none"]
 
 
+def test_where_no_correlation_is_tested_none_is_detectable():
+    relations = pd.MultiIndex.from_product([range(6), ["A", "B"]], names=["case_id", "relation"])
+    numbers = pd.Series(range(12), relations, dtype=float)  # of two relations: too few
+    table = pd.DataFrame(dict.fromkeys(("AFF_hard", "ANF_hard", "recall", "new_hard"), numbers))
+    found = agreement.prediction_table({"unedited": 0 * table, "ROME": table})
+    assert found[["detectable", "Holm"]].to_numpy().tolist() == 2 * [["–", "–"]]
+
+
 def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "peak_run", lambda _: asked.run)
     monkeypatch.setattr(publish, "editors_of", lambda *_: {"rome+app": editor})
@@ -123,7 +131,7 @@ def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatc
     states = agreement.by_state(stored := into.runs()[0])
     assert len(agreement.scorer_table(states).columns) == len(agreement.SCORERS) - 2  # no chat
     assert len(agreement.list_table(states)) == len(agreement.prediction_table(states)) == 2
-    assert scorer_panels(stored).get_suptitle()
+    assert "of the answer's tokens match" in scorer_panels(stored).get_suptitle()
     stored.tables.data["named by rome+app"] = stored.tables.data["named by unedited"]
     unchanged = agreement.list_table(agreement.by_state(stored)).loc["ROME+APP"]
     assert unchanged["- unedited "] == "+0.00"  # for all that sampling changes
