@@ -70,8 +70,16 @@ def samples(names: list[str]) -> None:
             "relations_whole": len({record.relation for record in whole}),
             "subject_first": sum(r.edit_prompt.startswith(r.subject) for r in part),
         }
+        counts = Counter(record.relation for record in part)
+        whole_counts = Counter(record.relation for record in whole)
+        by_relation = [(r, counts[r], whole_counts[r]) for r in sorted(whole_counts)]
+        columns = ["relation", "records", "records_whole"]
+        tables = {
+            "counts": pd.DataFrame([row]),
+            "relations": pd.DataFrame(by_relation, columns=columns),
+        }
         about = About(source=run.about.source)
-        print(archive("peak_samples").put(name, {"counts": pd.DataFrame([row])}, about))
+        print(archive("peak_samples").put(name, tables, about))
 
 
 @app.command()
