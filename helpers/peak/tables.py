@@ -238,7 +238,7 @@ def beside_paper(
             texts = {}
             for cell in theirs.itertuples():
                 slip = "*" if "slip" in cell.note else ""
-                dagger = "†" if cell.significant is True else ""
+                dagger = "†" if cell.significant is not pd.NA and cell.significant else ""
                 texts[cell.metric] = f"{cell.value:.1f}{slip}{dagger}"
             if texts:
                 rows.append((method, label, *(texts.get(metric, "–") for metric in metrics)))
