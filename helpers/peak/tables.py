@@ -6,7 +6,7 @@ text: names of lists, numbers of answers, log-probabilities in single precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -64,17 +64,18 @@ def published_runs(names: Iterable[str]) -> list[Run]:
     return list(runs.values())
 
 
-def method_notes(run: Run) -> list[str]:
+def method_notes(run: Run, editors: Collection[str] = ("kn", "mend")) -> list[str]:
     """What a reader must know of a run's methods next to their numbers: KN's settings, MEND's training."""
     notes = []
-    for method, settings in run.about.settings.items():
-        if method == "KN":
+    for settings in run.about.settings.values():
+        editor = settings["editor"] if settings.get("editor") in editors else ""
+        if editor == "kn":
             values = settings["hyperparameters"]
             shown = ", ".join(f"{n} {values[n]:g}" for n in ("steps", "adaptive_threshold", "p"))
             notes.append(f"KN: {shown}")
-        elif method == "MEND" and settings.get("network") in UNDERTRAINED:
+        elif editor == "mend" and settings["network"] in UNDERTRAINED:
             notes.append(f"MEND: undertrained ({UNDERTRAINED[settings['network']]} steps)")
-    return notes
+    return list(dict.fromkeys(notes))
 
 
 def scores_of(run: Run, *, only: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
