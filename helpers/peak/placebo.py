@@ -132,9 +132,7 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
             )
             p_values.append(contrast.p_value)
     table = pd.DataFrame(rows).set_index(["method", "metric"])
-    corrected = [f"{p_value:.4f}" for p_value in holm(p_values)]
-    table.insert(table.columns.get_loc("p") + 1, "Holm", corrected)
-    return table
+    return table.assign(Holm=[f"{p_value:.4f}" for p_value in holm(p_values)])
 
 
 def _topic(record: PeakRecord) -> Topic:

@@ -40,6 +40,7 @@ PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objectiv
 _PAPERS_MARK = (
     "† of the paper: with APP differs from without (paired t-test over records, p < 0.05)"
 )
+_PRINTED = ["metric", "value", "note", "dagger"]
 _STORED = {"role": str, "list": str, "sum_before": float, "sum_after": float}
 
 
@@ -181,7 +182,7 @@ def weighted_table(
     There is no interval: most relations have one record.
     """
     counts = relations.set_index("relation")["records_whole"]
-    shares = (counts / counts.sum()).to_dict()
+    shares = {str(relation): count / counts.sum() for relation, count in counts.items()}
     rows = {}
     least = 1.0
     for method, table in by_record.items():
@@ -237,10 +238,11 @@ def beside_paper(
         for label, printed in paper.items():
             theirs = printed[printed["method"] == named]
             texts = {}
-            for cell in theirs.itertuples():
-                slip = "*" if "slip" in cell.note else ""
-                dagger = "†" if cell.significant is not pd.NA and cell.significant else ""
-                texts[cell.metric] = f"{cell.value:.1f}{slip}{dagger}"
+            cells = theirs.assign(dagger=theirs["significant"].fillna(False))
+            for metric, value, note, dagger in cells[_PRINTED].to_numpy():
+                slip = "*" if "slip" in note else ""
+                mark_of_paper = "†" if dagger else ""
+                texts[metric] = f"{value:.1f}{slip}{mark_of_paper}"
             if texts:
                 rows.append((method, label, *(texts.get(metric, "–") for metric in metrics)))
     columns = ["method", "source", *("LS_held" if m == "LS" else m for m in metrics)]
