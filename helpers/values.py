@@ -20,7 +20,9 @@ from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
 from helpers.params import one_of, within
 from helpers.paths import REPOSITORY, run_name
+from helpers.peak.metrics import AnswerFilter
 from helpers.peak.records import load_peak
+from helpers.peak.tables import published_runs
 from helpers.records import by_case_id
 from helpers.results.archive import Archive, ArchiveError, archive
 from helpers.thinkedit.knowgic import load_edits
@@ -113,6 +115,10 @@ def _together(params: Params) -> Iterator[Check]:
             yield partial(check_method, method, params["model"], params["preset"])
     if "dataset" in params:
         yield partial(_records, params)
+    if "rule" in params:
+        yield lambda: AnswerFilter(**{n: params[n] for n in ("rule", "hard_share", "threshold")})
+    if "cutoff" in params:
+        yield partial(_construction, params)
     for name in ("layout", "benchmark"):
         if name in params:
             yield partial(_edits, params[name])
@@ -134,6 +140,12 @@ def _here(name: str) -> str:  # or ``NotHereError``, where its files would have 
     return name
 
 
+def _construction(params: Params) -> None:
+    from helpers.peak.construction.publish import settings_of  # which draws: matplotlib is slow
+
+    settings_of(params)
+
+
 def _edits(layout: str) -> Iterable[Any]:
     return load_edits(_here(layout))
 
@@ -153,5 +165,4 @@ def _published(name: str, params: Params) -> None:
         for paper in ("ablations", "scorers")[name != params["published"][0] :]:
             archive(paper).get(run)
     else:
-        for data in ("peak-cf", "peak-t"):
-            archive("peak").get(run_name(name, data))
+        published_runs(params["published"])

@@ -63,15 +63,25 @@ def samples(names: list[str]) -> None:
         run = archive("peak").get(name)
         whole = load_peak(run.about.source["dataset"]).records
         part = [record for record in whole if str(record.case_id) in run.about.caption["relations"]]
+        prompts = [(r.case_id, r.edit_prompt.startswith(r.subject)) for r in part]
         row = {
             "records": len(part),
             "records_whole": len(whole),
             "relations": len({record.relation for record in part}),
             "relations_whole": len({record.relation for record in whole}),
-            "subject_first": sum(r.edit_prompt.startswith(r.subject) for r in part),
+            "subject_first": sum(is_first for _, is_first in prompts),
+        }
+        counts = Counter(record.relation for record in part)
+        whole_counts = Counter(record.relation for record in whole)
+        by_relation = [(r, counts[r], whole_counts[r]) for r in sorted(whole_counts)]
+        columns = ["relation", "records", "records_whole"]
+        tables = {
+            "counts": pd.DataFrame([row]),
+            "relations": pd.DataFrame(by_relation, columns=columns),
+            "prompts": pd.DataFrame(prompts, columns=["case_id", "subject_first"]),
         }
         about = About(source=run.about.source)
-        print(archive("peak_samples").put(name, {"counts": pd.DataFrame([row])}, about))
+        print(archive("peak_samples").put(name, tables, about))
 
 
 @app.command()

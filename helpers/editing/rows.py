@@ -1,8 +1,11 @@
 """An edit's row: every text its loss needs, packed into one prefix forest.
 
 Template prompts with their target, the KL prompt and, for APP, all answers after the bare prompt are
-sequences of one row. ``targets`` are the answers made likely: PEAK's fairer baselines (Table 5, ``+``)
-give a plain editor all N correct answers O besides the new one, o*. The paper does not state weights:
+sequences of one row. The KL prompt "{subject} is a" is read at the subject's last token and ends there, as in
+ROME's code; PEAK's Equation 12 has the whole of it.
+
+``targets`` are the answers made likely: PEAK's fairer baselines (Table 5, ``+``) give a plain editor all N
+correct answers O besides the new one, o*. The paper does not state weights:
 
     new       NLL(o*)
     all       (NLL(o*) + sum of NLL over O) / (N + 1)       o* weighs 1 / (N + 1)

@@ -13,19 +13,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.peak.findings import (
-    DATASETS,
-    FACTORS,
     VERDICTS,
-    WITH_APP,
     Runs,
+    findings_of_runs,
     metrics_of_runs,
     verdict_counts,
 )
-from helpers.peak.metrics import additivity, metric_interval, probabilities_table
+from helpers.peak.metrics import (
+    DEFAULT_FILTER,
+    AnswerFilter,
+    additivity,
+    metric_interval,
+    probabilities_table,
+)
 from helpers.peak.tables import (
+    DATASETS,
     PAPER_NAMES,
-    app_contrast,
     caption_of,
+    method_notes,
     paper_setting,
     scores_of,
 )
@@ -39,6 +44,7 @@ from helpers.results.style import (
     plain,
     told,
 )
+from helpers.results.text import corrected_verdicts
 
 IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
 MAIN_RUN = "smollm2-135m_peak-cf"
@@ -105,9 +111,10 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
 
 
 @figure("03_lists", of="peak")
-def list_probabilities(run: Run) -> Figure:
+def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Figure:
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
-    tables = {name: probabilities_table(table) for name, table in scores_of(run).items()}
+    scores = scores_of(run)
+    tables = {name: probabilities_table(t, answer_filter) for name, t in scores.items()}
     contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
     ahead = sum(is_positive(contrast) for contrast in contrasts)
     drawn, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
@@ -117,14 +124,23 @@ def list_probabilities(run: Run) -> Figure:
     if any(contrast.too_few_relations for contrast in contrasts):
         finding = f"No test by relation: the records are of {contrasts[0].relations} relations"
     tested = "title: paired tests, p < 0.05, not corrected"
-    return told(drawn, finding, f"{caption_of(run)}\nMeans, 95 % intervals; {tested}")
+    notes = "; ".join([tested, *method_notes(run)])
+    caption = caption_of(run, answer_filter=_if_changed(answer_filter))
+    return told(drawn, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
 
 
 @_together("03_paper")
-def paper_against_ours(runs: Sequence[Run]) -> Figure:
+def paper_against_ours(
+    runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> Figure:
     """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
     both = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
-    ours = metrics_of_runs(sorted(runs, key=_of_another_model), only=both)
+    ordered = sorted(runs, key=_of_another_model)
+    every = metrics_of_runs(ordered, answer_filter=answer_filter)
+    ours = {
+        name: {method: metrics[method] for method in both if method in metrics}
+        for name, metrics in every.items()
+    }
     drawn, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
     for dataset, line in zip(DATASETS, panels, strict=True):
         here = {name: metrics for name, metrics in ours.items() if dataset in name}
@@ -145,17 +161,18 @@ def paper_against_ours(runs: Sequence[Run]) -> Figure:
     above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13)}
     above |= {"ncols": len(marks) // 2, "columnspacing": 1}
     panels[0, 2].legend(*zip(*marks, strict=True), **above).set_in_layout(False)
-    lower = {}
-    for metric in (*FACTORS, "GS"):
-        pairs = (app_contrast(each, f"{m}+APP", metric) for each in ours.values() for m in WITH_APP)
-        tested = [pair for pair in pairs if pair and not pair.too_few_relations]
-        lower[metric] = [pair.p_value < LEVEL and pair.difference.mean < 0 for pair in tested]
-    damage = lower["AFF_hard"] + lower["ANF_hard"]
-    success = lower["GS"]
+    held: dict[str, list[bool]] = {"APP reduces perturbation": [], "APP costs edits": []}
+    for evidence in findings_of_runs(every).values():
+        for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
+            if item.finding in held and not item.contrast.too_few_relations:
+                held[item.finding].append(verdict == "holds")
+    damage, costs = held.values()
     damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
-    finding = f"APP lowers {damaged}, generalisation (GS) in {sum(success)} of {len(success)}"
-    words = "Title: paired tests by relation, p < 0.05, where there are eight relations or more"
+    finding = f"APP lowers {damaged}, success (ES or GS) in {sum(costs)} of {len(costs)}"
+    words = "Title: paired tests by relation after Holm's correction, FT-M included"
+    words += ", where there are eight relations or more"
     words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
+    words += _ending(runs, answer_filter)
     return told(drawn, finding, f"Means in percent, 95 % intervals, {_counted(ours)}. {words}")
 
 
@@ -178,9 +195,10 @@ def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours
 
 
 @_together("03_verdicts")
-def verdict_shares(runs: Sequence[Run]) -> Figure:
+def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Figure:
     """The paper's findings on our models: the share of tests by verdict, a panel a run."""
-    ours = metrics_of_runs(sorted(runs, key=_of_another_model))
+    ordered = sorted(runs, key=_of_another_model)
+    ours = metrics_of_runs(ordered, answer_filter=answer_filter)
     counted = verdict_counts(ours)
     whole = counted.groupby("finding", sort=False).sum()
     held = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
@@ -201,7 +219,19 @@ def verdict_shares(runs: Sequence[Run]) -> Figure:
     parts = f"“{last}” holds least ({tests['holds']:.0f} of {tests.sum():.0f} tests)"
     finding = f"All tests hold for {(held == 1).sum()} of the paper's {len(held)} findings; {parts}"
     words = "Tests that hold, of all, at p < 0.05 after Holm's correction; –: none"
-    return told(drawn, finding, f"{words}; {_counted(ours)}")
+    return told(drawn, finding, f"{words}; {_counted(ours)}{_ending(runs, answer_filter)}")
+
+
+def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
+    return None if answer_filter == DEFAULT_FILTER else answer_filter
+
+
+def _ending(runs: Iterable[Run], answer_filter: AnswerFilter) -> str:
+    """A caption's last words on several runs: an undertrained method, a filter other than the default."""
+    is_undertrained = any("undertrained" in note for run in runs for note in method_notes(run))
+    changed = _if_changed(answer_filter)
+    kept = f". Answers kept by {changed}" if changed else ""
+    return (". Our MEND: undertrained networks" if is_undertrained else "") + kept
 
 
 def _of_another_model(run: Run) -> bool:

@@ -12,8 +12,8 @@ from itertools import pairwise
 import pandas as pd
 
 from helpers.editing.editors import Variant, distinct, fairer, method_label, objectives
-from helpers.peak.metrics import kind_of, method_metrics
-from helpers.peak.tables import Metrics, metric_contrast, scores_of
+from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of, method_metrics
+from helpers.peak.tables import DATASETS, Metrics, metric_contrast, scores_of
 from helpers.results.archive import PACKAGED_WORDS, Run
 from helpers.results.statistics import above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
@@ -21,7 +21,6 @@ from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 ByVariant = Mapping[Variant, pd.DataFrame]  # for each one row of metrics per record
 Runs = Mapping[tuple[str, str], Metrics]  # of published runs, by model and data set
 
-DATASETS = ("peak-cf", "peak-t")
 EDITORS = ("FT-L", "FT-M", "KN", "MEND", "ROME", "MEMIT")  # the paper's; FT in two forms
 FINE_TUNING = ("FT-L", "FT-M")  # the first at hand is compared as FT: FT-L is the paper's
 WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
@@ -30,13 +29,18 @@ EDITS = ("ES", "GS")
 VERDICTS = ("holds", INCONCLUSIVE, "reversed")
 
 
-def metrics_of_runs(runs: Iterable[Run], *, only: Sequence[str] | None = None) -> Runs:
+def metrics_of_runs(
+    runs: Iterable[Run],
+    *,
+    only: Sequence[str] | None = None,
+    answer_filter: AnswerFilter = DEFAULT_FILTER,
+) -> Runs:
     """The metrics of published runs: of all their methods, or of those of ``only`` that they have."""
     scores = {
         (run.about.source["model"], run.about.source["dataset"]): scores_of(run, only=only)
         for run in runs
     }
-    return {name: method_metrics(tables) for name, tables in scores.items() if tables}
+    return {name: method_metrics(t, answer_filter) for name, t in scores.items() if t}
 
 
 def findings(
@@ -120,16 +124,24 @@ def app_findings(
     return evidence
 
 
-def verdict_counts(runs: Runs) -> pd.DataFrame:
-    """How many tests of each finding come out how, after Holm's correction: a row a finding and run.
+def findings_of_runs(runs: Runs) -> dict[tuple[str, str], list[Evidence]]:
+    """``findings`` of each run. Those on PEAK-CF are compared with PEAK-T, and with the next larger model.
 
-    A packaged model is compared with the next larger one on PEAK-CF.
+    The packaged models have an order of size; others are not compared.
     """
     sizes = dict(pairwise(model for model in PACKAGED_WORDS if (model, DATASETS[0]) in runs))
-    tests = []
+    evidence = {}
     for (model, dataset), metrics in runs.items():
         others = [(model, DATASETS[1]), (sizes.get(model, ""), DATASETS[0])]
-        evidence = findings(metrics, *(map(runs.get, others) if dataset == DATASETS[0] else ()))
+        compared = map(runs.get, others) if dataset == DATASETS[0] else ()
+        evidence[model, dataset] = findings(metrics, *compared)
+    return evidence
+
+
+def verdict_counts(runs: Runs) -> pd.DataFrame:
+    """How many tests of each finding come out how, after Holm's correction: a row a finding and run."""
+    tests = []
+    for (model, dataset), evidence in findings_of_runs(runs).items():
         verdicts = zip(evidence, corrected_verdicts(evidence), strict=True)
         tests += [(item.finding, f"{model}, {dataset}", verdict) for item, verdict in verdicts]
     columns = ["finding", "run", "verdict"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from helpers.params import one_of, within
 from helpers.results.statistics import Estimate, Kind, interval
 
 Scores = NDArray[np.float64]
@@ -47,6 +49,38 @@ class Kept(NamedTuple):
     correct: NDArray[np.intp]
     hard: NDArray[np.intp]
     random: NDArray[np.intp]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerFilter:
+    """Which answers count at a prompt: those that the unedited model ranks as it should."""
+
+    rule: str = "rank"  # the authors' code; or "threshold", the paper's text
+    hard_share: float = (
+        0.2  # rank: unknown when this share of the hard false answers is more probable
+    )
+    threshold: float = 1e-3  # threshold: unknown when less probable; the paper states no value
+
+    def __post_init__(self) -> None:
+        one_of("rule", self.rule, ("rank", "threshold"))
+        within("hard_share", self.hard_share, 0, 1)
+        within("threshold", self.threshold, 0, 1)
+
+    def __str__(self) -> str:
+        if self.rule == "threshold":
+            return f"threshold (P at least {self.threshold:g})"
+        return f"rank (below {self.hard_share:g} of the hard false answers)"
+
+    def keep(self, correct: ArrayLike, hard: ArrayLike, random: ArrayLike) -> Kept:
+        """``keep_answers`` of the unedited model's log-probabilities, by this rule."""
+        if self.rule == "rank":
+            return keep_answers(correct, hard, random, hard_share=self.hard_share)
+        with np.errstate(divide="ignore"):  # at a threshold of 0 every answer is known
+            lowest = float(np.log(self.threshold))
+        return keep_answers(correct, hard, random, threshold=lowest)
+
+
+DEFAULT_FILTER = AnswerFilter()
 
 
 @dataclass(frozen=True)
@@ -127,17 +161,19 @@ def additivity(correct: Scores, false: Scores) -> dict[str, float]:
     return dict(zip(FACTORS, (rff, rnf, cpc, fpc, aff, anf), strict=True))
 
 
-def record_metrics(record: RecordScores) -> dict[str, float]:
+def record_metrics(
+    record: RecordScores, answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> dict[str, float]:
     """All PEAK metrics of one record, as fractions.
 
     ES, GS: success of the appended answer at the edit prompt and the paraphrases, without prompts of
-    which a list is empty before the edit (``keep_answers``). LS: share of locality prompts that keep
+    which a list is empty before the edit (``answer_filter``). LS: share of locality prompts that keep
     their own answer above the appended one, of those where it was above before (Section 3.2).
     LS_unfiltered: the same of all locality prompts, the paper's text. LS_authors: as their code
     computes it, each prompt compared with the *first* prompt's answer. RFF to ANF: Equations 1–6,
     averaged over the edit prompt and the paraphrases (Section 7.2).
     """
-    edit, *paraphrases = _kept_prompts(record)
+    edit, *paraphrases = _kept_prompts(record, answer_filter)
     prompts = list(filter(None, [edit, *paraphrases]))
     metrics = {
         "ES": _success([edit]),
@@ -153,9 +189,11 @@ def record_metrics(record: RecordScores) -> dict[str, float]:
     return metrics
 
 
-def record_probabilities(record: RecordScores) -> dict[str, float]:
+def record_probabilities(
+    record: RecordScores, answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> dict[str, float]:
     """Mean probability of each list's kept answers, over answers, then over prompts (Figure 2)."""
-    prompts = list(filter(None, _kept_prompts(record)))
+    prompts = list(filter(None, _kept_prompts(record, answer_filter)))
     return {
         f"{name}_{moment}": _mean(np.exp(prompt[name][place]).mean() for prompt in prompts)
         for place, moment in enumerate(MOMENTS)
@@ -195,19 +233,26 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
         yield case_id, RecordScores(prompts["edit", 0], paraphrases, locality)
 
 
-def metrics_table(table: pd.DataFrame) -> pd.DataFrame:
+def metrics_table(
+    table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> pd.DataFrame:
     """``record_metrics`` of a long table: one row per case_id (and ``relation``, if it has that column)."""
-    return _by_record(record_metrics, table, METRICS)
+    return _by_record(partial(record_metrics, answer_filter=answer_filter), table, METRICS)
 
 
-def method_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def method_metrics(
+    scores: Mapping[str, pd.DataFrame], answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> dict[str, pd.DataFrame]:
     """``metrics_table`` of each method's scores."""
-    return {method: metrics_table(table) for method, table in scores.items()}
+    return {method: metrics_table(table, answer_filter) for method, table in scores.items()}
 
 
-def probabilities_table(table: pd.DataFrame) -> pd.DataFrame:
+def probabilities_table(
+    table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> pd.DataFrame:
     """``record_probabilities`` of every record of a long table: one row per case_id."""
-    return _by_record(record_probabilities, table, PROBABILITIES)
+    measure = partial(record_probabilities, answer_filter=answer_filter)
+    return _by_record(measure, table, PROBABILITIES)
 
 
 def kind_of(metric: str) -> Kind:
@@ -232,12 +277,14 @@ def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
     return summary.astype({"n": int}).rename_axis("metric")
 
 
-def _kept_prompts(record: RecordScores) -> list[dict[str, Scores] | None]:
+def _kept_prompts(
+    record: RecordScores, answer_filter: AnswerFilter
+) -> list[dict[str, Scores] | None]:
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
     kept: list[dict[str, Scores] | None] = []
     for prompt in (record.edit, *record.paraphrases):
         lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
-        found = keep_answers(*(scores[0] for scores in lists.values()))
+        found = answer_filter.keep(*(scores[0] for scores in lists.values()))
         chosen = {name: scores[:, getattr(found, name)] for name, scores in lists.items()}
         usable = all(map(len, found))
         kept.append({**chosen, "target": prompt["target"]} if usable else None)

@@ -26,6 +26,7 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request, joined
 from helpers.peak.tables import Metrics, metric_contrast
 from helpers.results.publish import Part, Publication
+from helpers.results.statistics import holm
 from helpers.results.store import Cases, Results, flag_unusable
 from helpers.results.text import in_points
 
@@ -102,8 +103,11 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
 
     ``hard - random`` is how much more the hard false answers are confused with the correct ones than
     the random ones are: its placebo is what the selection of answers alone makes of it.
+
+    ``Holm`` is p after the correction for all tests of the table.
     """
     rows = []
+    p_values = []
     for method in (name for name in own if name in placebo):
         measured = {name: (own[method][name], placebo[method][name]) for name in METRICS}
         for factor in ("AFF", "ANF"):
@@ -126,7 +130,9 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
                     "n": contrast.difference.n,
                 }
             )
-    return pd.DataFrame(rows).set_index(["method", "metric"])
+            p_values.append(contrast.p_value)
+    table = pd.DataFrame(rows).set_index(["method", "metric"])
+    return table.assign(Holm=[f"{p_value:.4f}" for p_value in holm(p_values)])
 
 
 def _topic(record: PeakRecord) -> Topic:

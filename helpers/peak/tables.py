@@ -6,25 +6,77 @@ text: names of lists, numbers of answers, log-probabilities in single precision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.editing.editors import distinct
-from helpers.peak.metrics import SHARES, kind_of, metric_interval, metrics_table, summarise
-from helpers.results.archive import Run
-from helpers.results.notes import with_relations
-from helpers.results.statistics import LEVEL, Contrast, holm, paired
+from helpers.paths import run_name
+from helpers.peak.metrics import (
+    DEFAULT_FILTER,
+    SHARES,
+    AnswerFilter,
+    kind_of,
+    metric_interval,
+    metrics_table,
+    summarise,
+)
+from helpers.results.archive import Run, archive
+from helpers.results.notes import with_note, with_relations
+from helpers.results.statistics import LEVEL, Contrast, holm, paired, post_stratified
 from helpers.results.text import caption, in_points, mark, published_table
 
 Metrics = Mapping[str, pd.DataFrame]  # for each method one row of metrics per record
 
+DATASETS = ("peak-cf", "peak-t")
+# Steps of training behind MEND's networks, by their checksum, whose validation loss was still falling.
+UNDERTRAINED = {"a056831b841cf377": 500, "5413b8cc132fef44": 250}
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 MAIN_METRICS = (*HARD_METRICS, "AFF_random", "ANF_random")
 PAPER_METRICS = (*SHARES, *MAIN_METRICS[3:])  # with the paper's two other readings of LS
 MAIN_TABLES = ("peak_table_3", "peak_table_4", "peak_table_9")
 PAPER_NAMES = {"FT-L": "FT", "FT-L+APP": "FT+APP"}  # whose FT has that objective
+_PAPERS_MARK = (
+    "† of the paper: with APP differs from without (paired t-test over records, p < 0.05)"
+)
+_PRINTED = ["metric", "value", "note", "dagger"]
 _STORED = {"role": str, "list": str, "sum_before": float, "sum_after": float}
+
+
+def published_runs(names: Iterable[str]) -> list[Run]:
+    """The stored runs of the names, in their order: a model's on PEAK-CF and on PEAK-T, or a run's own.
+
+    A model may have one of the two. Tables and tests go by model and data set, so that each pair may occur
+    in one run only.
+    """
+    stored = archive("peak")
+    runs: dict[tuple[str, str], Run] = {}
+    for name in names:
+        of_model = [stored.known(run_name(name, dataset)) for dataset in DATASETS]
+        for run in [run for run in of_model if run] or [stored.get(name)]:
+            made_of = (run.about.source["model"], run.about.source["dataset"])
+            first = runs.setdefault(made_of, run)
+            if first.name != run.name:
+                raise UserError(
+                    f"published: {first.name} and {run.name} are both of {' on '.join(made_of)}:"
+                    " name one of them"
+                )
+    return list(runs.values())
+
+
+def method_notes(run: Run, editors: Collection[str] = ("kn", "mend")) -> list[str]:
+    """What a reader must know of a run's methods next to their numbers: KN's settings, MEND's training."""
+    notes = []
+    for settings in run.about.settings.values():
+        editor = settings["editor"] if settings.get("editor") in editors else ""
+        if editor == "kn":
+            values = settings["hyperparameters"]
+            shown = ", ".join(f"{n} {values[n]:g}" for n in ("steps", "adaptive_threshold", "p"))
+            notes.append(f"KN: {shown}")
+        elif editor == "mend" and settings["network"] in UNDERTRAINED:
+            notes.append(f"MEND: undertrained ({UNDERTRAINED[settings['network']]} steps)")
+    return list(dict.fromkeys(notes))
 
 
 def scores_of(run: Run, *, only: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
@@ -35,18 +87,25 @@ def scores_of(run: Run, *, only: Sequence[str] | None = None) -> dict[str, pd.Da
     return {n: t.assign(relation=t["case_id"].astype(str).map(of)) for n, t in tables.items()}
 
 
-def caption_of(run: Run, records: str = "") -> str:
-    """What a run's tables are of; ``records`` words how many, default: those of the run."""
+def caption_of(run: Run, records: str = "", *, answer_filter: AnswerFilter | None = None) -> str:
+    """What a run's tables are of; ``records`` words how many, default: those of the run.
+
+    ``answer_filter`` is named where it is given.
+    """
     source, known = run.about.source, run.about.caption
     counted = records or f"{known['records']} records"
     sample = known.get("sample", "")
-    return caption(source, source["dataset"], counted, sample, f"preset {known['preset']}")
+    kept = f"answers kept by {answer_filter}" if answer_filter else ""
+    return caption(source, source["dataset"], counted, sample, kept, f"preset {known['preset']}")
 
 
-def unedited(scores: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def unedited(
+    scores: Mapping[str, pd.DataFrame], answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> dict[str, pd.DataFrame]:
     """The unedited model's metrics on a run's records, under the label ``unedited``."""
     table = max(scores.values(), key=len)  # the one of the most records
-    return {"unedited": metrics_table(table.assign(sum_after=table["sum_before"]))}
+    unchanged = table.assign(sum_after=table["sum_before"])
+    return {"unedited": metrics_table(unchanged, answer_filter)}
 
 
 def metric_contrast(metric: str, first: pd.Series, second: pd.Series) -> Contrast:
@@ -102,6 +161,43 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     return with_relations(shown, samples)
 
 
+def run_table(
+    run: Run,
+    by_record: Metrics,
+    answer_filter: AnswerFilter = DEFAULT_FILTER,
+    *,
+    metrics: Sequence[str] = MAIN_METRICS,
+) -> pd.DataFrame:
+    """``editing_table`` of a published run below its unedited model, with ``method_notes``."""
+    rows = {**unedited(scores_of(run), answer_filter), **by_record}
+    return with_note(editing_table(rows, metrics=metrics), *method_notes(run))
+
+
+def weighted_table(
+    by_record: Metrics, relations: pd.DataFrame, *, metrics: Sequence[str] = HARD_METRICS
+) -> pd.DataFrame:
+    """Post-stratified means in percent, and in brackets how far they are from the means over records.
+
+    ``relations`` has a column ``relation`` and ``records_whole``, the relation's records in the whole file.
+    There is no interval: most relations have one record.
+    """
+    counts = relations.set_index("relation")["records_whole"]
+    shares = {str(relation): count / counts.sum() for relation, count in counts.items()}
+    rows = {}
+    least = 1.0
+    for method, table in by_record.items():
+        cells = []
+        for metric in metrics:
+            mean, covered = post_stratified(table[metric], shares)
+            least = min(least, covered)
+            cells.append(f"{100 * mean:.1f} ({100 * (mean - table[metric].mean()):+.1f})")
+        rows[method] = cells
+    weighted = pd.DataFrame.from_dict(rows, orient="index", columns=list(metrics))
+    weights = "weights: each relation's share of the whole file's records"
+    cover = f"the measured relations have {100 * least:.0f} % of them or more"
+    return with_note(weighted.rename_axis("method"), f"{weights}; {cover}")
+
+
 def paper_setting(
     model: str, dataset: str, *, tables: Sequence[str] = MAIN_TABLES
 ) -> dict[str, pd.DataFrame]:
@@ -127,6 +223,8 @@ def beside_paper(
 ) -> pd.DataFrame:
     """Our means, and under each method the paper's, as text; ``*`` marks a slip in the paper.
 
+    † in a row of the paper is the paper's own: the method with APP differs from the plain one.
+
     The paper's LS, as its code computes it, is in ``LS_authors``; our own LS is titled ``LS_held``.
     """
     both = ((m, "LS_authors") if m == "LS" else (m,) for m in metrics)
@@ -138,12 +236,19 @@ def beside_paper(
         fairer, plus, _ = method.partition("+ (")  # a weighting of a baseline
         named = fairer + "+" if plus else PAPER_NAMES.get(method, method)
         for label, printed in paper.items():
-            theirs = printed[printed["method"] == named][["metric", "value", "note"]]
-            texts = {m: f"{value:.1f}" + "*" * ("slip" in note) for m, value, note in theirs.values}
+            theirs = printed[printed["method"] == named]
+            texts = {}
+            cells = theirs.assign(dagger=theirs["significant"].fillna(False))
+            for metric, value, note, dagger in cells[_PRINTED].to_numpy():
+                slip = "*" if "slip" in note else ""
+                mark_of_paper = "†" if dagger else ""
+                texts[metric] = f"{value:.1f}{slip}{mark_of_paper}"
             if texts:
                 rows.append((method, label, *(texts.get(metric, "–") for metric in metrics)))
     columns = ["method", "source", *("LS_held" if m == "LS" else m for m in metrics)]
-    return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
+    shown = pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
+    has_marks = any("†" in cell for row in rows for cell in row)
+    return with_note(shown, _PAPERS_MARK if has_marks else "")
 
 
 def _common_n(by_record: Metrics, metric: str) -> int:

@@ -11,6 +11,7 @@ values at hand.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
@@ -249,6 +250,19 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     if too_few(relations):
         p_value = float("nan")
     return Contrast(Estimate(units.mean, low, high, units.records), p_value, relations=relations)
+
+
+def post_stratified(values: pd.Series, shares: Mapping[str, float]) -> tuple[float, float]:
+    """Mean over a population of which the records are no random sample, and how much of it they cover.
+
+    Each relation's mean is weighted by the relation's share of the population, sum(w m) / sum(w), over the
+    relations of which there is a value; sum(w) is the part of the population that they cover. NaN is omitted.
+    """
+    means = values.dropna().groupby(level="relation").mean()
+    weights = pd.Series(shares, dtype=float).reindex(means.index, fill_value=0.0)
+    covered = float(weights.sum())
+    mean = float((weights * means).sum() / covered) if covered > 0 else float("nan")
+    return mean, covered
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import UserError
 from helpers.peak.metrics import (
     COLUMNS,
     METRICS,
+    AnswerFilter,
     Lists,
     RecordScores,
     additivity,
@@ -233,3 +235,25 @@ def test_a_table_that_would_give_wrong_numbers_is_refused() -> None:
         metrics_table(table().assign(sum_after=np.nan))
     with pytest.raises(ValueError, match="twice"):
         metrics_table(pd.concat([table(), table().head(1)]))
+
+
+def test_the_filter_is_the_rule_in_force_and_rank_by_default():
+    correct, hard, random = (np.log([0.5, 0.2, 0.01]), np.log([0.3, 0.05]), np.log([0.1]))
+    by_rank = [part.tolist() for part in AnswerFilter().keep(correct, hard, random)]
+    assert by_rank == [[0], [0, 1], [0]]  # half of the hard answers are above 0.2
+    assert by_rank == [part.tolist() for part in keep_answers(correct, hard, random)]
+    wider = AnswerFilter(hard_share=0.6).keep(correct, hard, random)
+    assert [part.tolist() for part in wider] == [[0, 1], [1], [0]]
+    likely = AnswerFilter(rule="threshold", threshold=0.2).keep(correct, hard, random)
+    assert [part.tolist() for part in likely] == [[0, 1], [1], [0]]
+    every = AnswerFilter(rule="threshold", threshold=0).keep(correct, hard, random)
+    assert [part.tolist() for part in every] == [[0, 1, 2], [], []]
+    with pytest.raises(UserError, match="hard_share: must be from 0 to 1"):
+        AnswerFilter(hard_share=2)
+
+
+def test_tables_follow_the_filter():
+    strict = AnswerFilter(rule="threshold", threshold=1)
+    assert metrics_table(table(), strict)["AFF_hard"].isna().all()
+    assert probabilities_table(table(), strict).isna().all(axis=None)
+    pd.testing.assert_frame_equal(metrics_table(table(), AnswerFilter()), metrics_table(table()))

@@ -70,3 +70,16 @@ def test_the_table_compares_the_same_records(placebo, editor):
     assert row["n"] == len(both)
     difference = 100 * (both.iloc[:, 0] - both.iloc[:, 1]).mean()
     assert row["difference"].startswith(f"{difference:+.1f}")
+
+
+def test_the_tests_of_the_table_are_corrected_together():
+    index = pd.Index(range(8), name="case_id")
+    own = pd.DataFrame({name: np.linspace(0.5, 0.9, 8) for name in METRICS}, index=index)
+    foreign = own - 0.3  # eight changes in one direction: p is 2 / 2^8
+    foreign["ANF_hard"] = own["ANF_hard"] - np.array([0.3] * 7 + [-0.1])
+    table = placebo_table({"ROME": own, "FT-M": own}, {"ROME": foreign, "FT-M": foreign})
+    tested = table["p"].astype(float)
+    assert tested[("ROME", "AFF_hard")] == pytest.approx(2 / 2**8, abs=1e-4)
+    # Fourteen tests: the smallest p-value counts fourteen times, as do those that are equal to it.
+    assert float(table.loc[("ROME", "AFF_hard"), "Holm"]) == pytest.approx(14 * 2 / 2**8, abs=1e-4)
+    assert (table["Holm"].astype(float) >= tested).all()

@@ -22,6 +22,7 @@ from helpers.results.statistics import (
     mean_interval,
     paired,
     positive_interval,
+    post_stratified,
     ratio_interval,
     share_interval,
     standard_error,
@@ -267,3 +268,17 @@ def test_holm_by_hand() -> None:
     assert holm(labelled).tolist() == [0.04, 0.02]
     assert holm([]).size == 0
     assert holm([0.9, 0.8]).tolist() == [1, 1]
+
+
+def test_post_stratified_means_by_hand() -> None:
+    relations = ["P1", "P1", "P1", "P1", "P2", "P3", "P4"]
+    index = pd.Index(relations, name="relation")
+    values = pd.Series([1.0, 1.0, 1.0, 0.0, 0.0, np.nan, 1.0], index=index)
+    # P3 has no value, P5 no record, and P4 is not in the population: (0.2 * 0.75 + 0.3 * 0) / 0.5
+    mean, covered = post_stratified(values, {"P1": 0.2, "P2": 0.3, "P3": 0.4, "P5": 0.1})
+    assert (mean, covered) == pytest.approx((0.3, 0.5))
+    shares = {"P1": 4 / 6, "P2": 1 / 6, "P4": 1 / 6}  # as in the sample: the mean over records
+    assert post_stratified(values, shares) == pytest.approx((values.mean(), 1.0))
+    nothing, none = post_stratified(values, {"P9": 1.0})
+    assert math.isnan(nothing)
+    assert none == 0

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.params import one_of, within
-from helpers.peak.metrics import keep_answers
+from helpers.peak.metrics import AnswerFilter
 from helpers.peak.records import PeakRecord
 from helpers.records import compared
 from helpers.scoring.answers import Question
@@ -316,18 +316,13 @@ def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterSettings:
-    """What a model must know: ``least_correct`` answers of a record, by a rule of ``keep_answers``."""
+class FilterSettings(AnswerFilter):
+    """What a model must know: ``least_correct`` answers of a record, by the filter's rule."""
 
-    rule: str = "rank"  # the authors' code; or "threshold", the paper's text
-    hard_share: float = 0.2
-    threshold: float = 1e-3  # of the geometric-mean token probability
     least_correct: int = 2
 
     def __post_init__(self) -> None:
-        one_of("rule", self.rule, ("rank", "threshold"))
-        within("hard_share", self.hard_share, 0, 1)
-        within("threshold", self.threshold, 0, 1)
+        super().__post_init__()
         within("least_correct", self.least_correct, 0)
 
 
@@ -361,15 +356,14 @@ def apply_filter(
 
     ``scores`` are of ``questions(records)``, as ``score_answers`` returns them.
     """
-    threshold = settings.threshold if settings.rule == "threshold" else None
     kept: list[PeakRecord] = []
     rows = []
     by_question = {q: part.sort_values("answer") for q, part in scores.groupby("question")}
     for index, record in enumerate(records):
         answers = (record.correct, record.hard_false, record.random_false)
-        probabilities = np.exp(by_question[index]["mean"].to_numpy())
-        lists = np.split(probabilities, np.cumsum([len(each) for each in answers])[:-1])
-        known = keep_answers(*lists, hard_share=settings.hard_share, threshold=threshold)
+        scored = by_question[index]["mean"].to_numpy()
+        lists = np.split(scored, np.cumsum([len(each) for each in answers])[:-1])
+        known = settings.keep(*lists)
         row: dict[str, object] = {
             "case_id": record.case_id,
             "relation": record.relation,
@@ -378,7 +372,7 @@ def apply_filter(
         }
         for name, values, left in zip(KNOWN_STEPS, lists, map(len, known), strict=True):
             row |= {name: len(values), f"{name}_kept": left}
-            row[f"{name}_probability"] = float(values.mean())
+            row[f"{name}_probability"] = float(np.exp(values).mean())
             if left < (settings.least_correct if name == "correct" else 1):
                 row["step"] = row["step"] or KNOWN_STEPS[name]
         rows.append(row)

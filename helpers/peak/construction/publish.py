@@ -45,8 +45,9 @@ def settings_of(params: Mapping[str, Any]) -> tuple[PeakSettings, PeakSettings, 
             raise ValueError(f"{name}: {params[name]!r} is no date such as 2022 or 2022-01-31")
     if params["until"] <= params["cutoff"]:
         raise ValueError(f"until: {params['until']!r} must come after the cutoff")
-    sizes = {name: params[name] for name in ("link_steps", "seed")}
-    sizes["locality"] = (params["least_locality"], 6)
+    of_both = ("random_false", "link_steps", "paraphrases", "seed")
+    sizes = {name: params[name] for name in of_both}
+    sizes["locality"] = (params["least_locality"], params["most_locality"])
     limits = {name: params[name] for name in ("rule", "hard_share", "threshold")}
     return (
         PeakSettings(
@@ -56,8 +57,8 @@ def settings_of(params: Mapping[str, Any]) -> tuple[PeakSettings, PeakSettings, 
             **sizes,
         ),
         PeakSettings(
-            correct=(4, 15),
-            hard=(params["temporal_least_hard"], 15),
+            correct=(params["temporal_least_correct"], params["temporal_most_correct"]),
+            hard=(params["temporal_least_hard"], params["temporal_most_hard"]),
             per_relation=params["temporal_per_relation"],
             **sizes,
         ),

@@ -12,7 +12,7 @@ from helpers import UserError, models
 from helpers.params import read_params
 from helpers.paths import PARAMS
 from helpers.peak.construction import publish as publishing
-from helpers.peak.construction.publish import _source, publication
+from helpers.peak.construction.publish import _source, publication, settings_of
 from helpers.results.archive import About, Archive, archive
 from helpers.results.figure import published
 from helpers.results.publish import publish_parts
@@ -68,3 +68,17 @@ def test_the_funnel_shows_the_stored_numbers(tmp_path):
     assert [text.get_text() for text in right.texts] == ["900"]
     assert "CF loses the largest shares at “enough” (900 → 40)" in drawn.get_suptitle()
     plt.close(drawn)
+
+
+def test_every_size_acts_on_the_set_that_its_comment_names():
+    quick = read_params(QUICK)
+    base_cf, base_t, _ = settings_of(quick)
+    assert (base_t.correct, base_t.hard) == ((4, 15), (1, 15))
+    of_cf, of_t, _ = settings_of({**quick, "least_correct": 9, "most_hard": 14})
+    assert (of_cf.correct, of_cf.hard, of_t) == ((9, 20), (5, 14), base_t)
+    temporal = {"temporal_least_correct": 5, "temporal_most_correct": 9, "temporal_most_hard": 7}
+    of_cf, of_t, _ = settings_of({**quick, **temporal})
+    assert (of_t.correct, of_t.hard, of_cf) == ((5, 9), (1, 7), base_cf)
+    both = settings_of({**quick, "random_false": 8, "paraphrases": 1, "most_locality": 3})[:2]
+    for settings in both:
+        assert (settings.random_false, settings.paraphrases, settings.locality) == (8, 1, (1, 3))
