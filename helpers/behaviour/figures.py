@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
-from helpers.peak.ablations import training_note
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
-from helpers.peak.tables import caption_of
+from helpers.peak.tables import caption_of, method_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import interval
@@ -47,5 +46,4 @@ def scorer_panels(run: Run) -> Figure:
     finding = f"{listed} of the edits succeed by probability, {others}"
     but = " except KN" if "KN" in states else ""
     note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
-    lines = [caption_of(run), training_note(run) if "MEND" in states else "", note]
-    return told(drawn, finding, "\n".join(filter(None, lines)))
+    return told(drawn, finding, "\n".join([caption_of(run), *method_notes(run, ["mend"]), note]))

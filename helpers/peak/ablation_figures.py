@@ -19,7 +19,6 @@ from helpers.peak.ablations import (
     finished,
     sequence_metrics,
     studies_of,
-    training_note,
     variant_metrics,
     with_neighbours,
 )
@@ -32,6 +31,7 @@ from helpers.peak.findings import (
     short_name,
 )
 from helpers.peak.metrics import metric_interval, probabilities_table
+from helpers.peak.tables import method_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.style import (
@@ -130,9 +130,8 @@ def fairer_differences(run: Run) -> Figure:
     costly, _ = _holding(tested, "ES", "(mean)")
     cost = f"As a mean, answers as targets cost success ({len(costly)} of {tests} editors)"
     finding = f"{cost}; as a sum, they leave more noise than APP for {len(noisy)} of {tests}"
-    trained = [training_note(run)] if "mend" in editors else []
-    lines = [stored.described(*stored.scores.values()), _WEIGHTINGS, *trained, _HOLLOW]
-    caption = "\n".join(filter(None, lines))
+    notes = method_notes(run, ["mend"])
+    caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
     return _told(drawn, finding, caption, shown.values())
 
 

@@ -21,9 +21,6 @@ from helpers.peak.tables import caption_of, scores_of
 from helpers.results.archive import Run
 from helpers.results.text import published_table
 
-# Steps of the packaged MEND networks, by the digest in a run's settings: both still improved at the end.
-UNDERTRAINED = {"a056831b841cf377": 500, "5413b8cc132fef44": 250}
-
 
 def studies(params: Mapping[str, Any]) -> list[Variant]:
     """The variants of every study, each once, from the parameters of notebook 04.
@@ -77,15 +74,6 @@ def studies_of(run: Run) -> Studies:
 def variants_of(run: Run) -> list[str]:
     """Variants with independent edits, in the order they were published."""
     return [name for name in run.tables if " " not in name]
-
-
-def training_note(*runs: Run) -> str:
-    """What the MEND rows of these runs are of, where their networks are undertrained; else nothing."""
-    digests = (made.get("network", "") for run in runs for made in run.about.settings.values())
-    steps = [
-        str(UNDERTRAINED[digest]) for digest in dict.fromkeys(digests) if digest in UNDERTRAINED
-    ]
-    return f"MEND: undertrained ({' and '.join(steps)} steps)" if steps else ""
 
 
 def editors_with(run: Run, field: str) -> list[str]:

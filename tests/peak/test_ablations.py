@@ -5,25 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from helpers.editing.editors import Variant
-from helpers.peak.ablations import UNDERTRAINED, training_note, with_neighbours
-from helpers.results.archive import About, Run, archive
+from helpers.peak.ablations import with_neighbours
+from helpers.peak.tables import UNDERTRAINED
+from helpers.results.archive import archive
 
 
 def test_the_whole_list_is_last_of_the_neighbours():
     names = ("rome+app@neighbours=3", "rome+app", "rome+app@neighbours=1", "rome")
     metrics = {Variant.parse(name): pd.DataFrame({"AFF_hard": [0.5]}) for name in names}
     assert [str(v) for v in with_neighbours(metrics, "rome")] == [names[2], names[0], names[1]]
-
-
-def test_undertrained_networks_are_named_by_their_digest():
-    def run(*networks):
-        settings = {f"mend {i}": {"network": network} for i, network in enumerate(networks)}
-        return Run("made up", About({}, {"rome": {"editor": "rome"}, **settings}), {})
-
-    smollm2, gemma, other = "a056831b841cf377", "5413b8cc132fef44", "0" * 16
-    assert training_note(run(smollm2, smollm2)) == "MEND: undertrained (500 steps)"
-    assert training_note(run(smollm2), run(gemma)) == "MEND: undertrained (500 and 250 steps)"
-    assert training_note(run(), run(other)) == ""
 
 
 def test_the_packaged_networks_are_those_that_are_noted():
