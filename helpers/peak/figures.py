@@ -196,17 +196,19 @@ def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours
 
 @_together("03_verdicts")
 def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Figure:
-    """The paper's findings on our models: the share of tests by verdict, a panel a run."""
+    """The paper's findings on our models: the share of tests by verdict, a panel a run with tests."""
     ordered = sorted(runs, key=_of_another_model)
     ours = metrics_of_runs(ordered, answer_filter=answer_filter)
     counted = verdict_counts(ours)
-    whole = counted.groupby("finding", sort=False).sum()
+    whole = counted.groupby("finding", sort=False).sum(numeric_only=True)
     held = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
-    size = (3.2 + 1.5 * len(ours), 0.32 * len(held) + 1.2)
-    drawn, panels = plt.subplots(1, len(ours), figsize=size, sharey=True, squeeze=False)
+    tested_runs = counted.index.unique("run")
+    size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(held) + 1.2)
+    drawn, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
     bars: dict[str, Any] = {"stacked": True, "width": 0.75, "legend": False}
-    for axes, (model, dataset) in zip(panels[0], ours, strict=True):
-        of_run = counted.groupby("run").get_group(f"{model}, {dataset}")
+    for axes, run in zip(panels[0], tested_runs, strict=True):
+        model, dataset = run.split(", ")
+        of_run = counted[counted.index.get_level_values("run") == run]
         cells = of_run.droplevel("run").reindex(held.index)
         tests = cells.sum(axis=1)
         cells.div(tests, axis=0).plot.barh(ax=axes, color=_VERDICT_COLOURS, **bars)
@@ -218,8 +220,9 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
     last, tests = held.index[0], whole.loc[held.index[0]]
     parts = f"“{last}” holds least ({tests['holds']:.0f} of {tests.sum():.0f} tests)"
     finding = f"All tests hold for {(held == 1).sum()} of the paper's {len(held)} findings; {parts}"
-    words = "Tests that hold, of all, at p < 0.05 after Holm's correction; –: none"
-    return told(drawn, finding, f"{words}; {_counted(ours)}{_ending(runs, answer_filter)}")
+    words = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
+    shown = {key: metrics for key, metrics in ours.items() if ", ".join(key) in tested_runs}
+    return told(drawn, finding, f"{words}; {_counted(shown)}{_ending(runs, answer_filter)}")
 
 
 def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:

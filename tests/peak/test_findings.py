@@ -48,16 +48,6 @@ def test_a_paired_difference_and_its_verdict():
     assert evidence_of(found, "LS MEMIT+APP - MEMIT").verdict == "reversed"
 
 
-def test_models_are_compared_on_the_records_both_hold():
-    larger = metrics(AFF_hard=[0.7, 0.9, 0.5]).iloc[:2]
-    found = findings({"ROME": metrics()}, larger={"ROME": larger})
-    grown = evidence_of(found, "AFF hard larger - smaller model, plain editors")
-    assert grown.difference.n == 2
-    assert grown.difference.mean == pytest.approx((0.2 + 0.3) / 2)
-    alone = evidence_of(found, "AFF hard larger - smaller model, ROME")
-    assert alone.contrast == grown.contrast
-
-
 def test_data_sets_are_compared_without_pairing():
     temporal = metrics(AFF_hard=[0.1, 0.3, 0.2])
     only_here = metrics(AFF_hard=[0.0, 0.0, 0.0])  # a method that the other set lacks
@@ -65,7 +55,7 @@ def test_data_sets_are_compared_without_pairing():
     lower = evidence_of(found, "AFF hard PEAK-CF - PEAK-T, plain editors")
     assert lower.difference == unpaired_means([0.1, 0.3, 0.2], [0.5, 0.6, 0.4]).difference
     only = {"ROME+APP": metrics()}
-    assert findings(only, temporal=only, larger=only) == []
+    assert findings(only, temporal=only) == []
 
 
 def table(forgets: float, edits: float = 1.0) -> pd.DataFrame:
