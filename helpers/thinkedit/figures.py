@@ -210,12 +210,12 @@ def what_is_left(
 
 
 @_exact("06_ckp")
-def preservation(
-    runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT
-) -> Figure:
+def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
     paper = tables.paper_techniques()
-    panels = _by_graph(runs, tables.technique_table, paper, lambda part: _n(part, "CKP", "facts"), rule)
+    panels = _by_graph(
+        runs, tables.technique_table, paper, lambda part: _n(part, "CKP", "facts"), rule
+    )
     lowest = {}
     for title, part in panels.items():
         if "CKP low" in part:
@@ -230,12 +230,12 @@ def preservation(
 
 
 @_exact("06_ifr_against_ckp")
-def trade_off(
-    runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT
-) -> Figure:
+def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
     paper = tables.paper_techniques()
-    panels = _by_graph(runs, tables.technique_table, paper, lambda part: _n(part, "IFR", "chains"), rule)
+    panels = _by_graph(
+        runs, tables.technique_table, paper, lambda part: _n(part, "IFR", "chains"), rule
+    )
     drawn, axes = _grid(len(panels))
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for method, row in part.groupby("method", sort=False):

@@ -259,9 +259,16 @@ def difference_table(
 
 
 def longer_table(found: Table, *, mode: str) -> Table:
-    """IFR along chains of two steps or more minus that of the direct question, over edits with both."""
+    """IFR along chains of two steps or more minus that of the direct question, over edits with both.
+
+    A method that is another one by construction is not tested again (``distinct``).
+    """
+    evaluated = by_method(found, mode)
     pairs = {}
-    for (model, method), terms in by_method(found, mode).items():
+    for (model, method), terms in evaluated.items():
+        others = [name for of_model, name in evaluated if of_model == model]
+        if mode not in SEQUENCES and method not in distinct(others):
+            continue
         chains = terms[terms["measure"] == "IFR"]
         direct, longer = chains[chains["length"] == 1], chains[chains["length"] > 1]
         pairs[model, method, "IFR"] = sums_of(direct), sums_of(longer)
@@ -294,7 +301,9 @@ def placebo_lines(found: Table) -> list[str]:
     for row in measure_table(found, PLACEBO_MEASURES, mode=PLACEBO).to_dict("records"):
         parts = []
         for name in PLACEBO_MEASURES:
-            mean = Estimate(row[name], row[f"{name} low"], row[f"{name} high"], row[f"{name} edits"])
+            mean = Estimate(
+                row[name], row[f"{name} low"], row[f"{name} high"], row[f"{name} edits"]
+            )
             parts.append(f"{name} {with_interval(mean)} (n = {mean.n})")
         method = method_label(row["method"])
         lines.append(f"{row['model']}: a foreign edit of {method} gives {'; '.join(parts)}")
@@ -319,8 +328,11 @@ def order_lines(found: Table) -> list[str]:
     """
     lines = []
     for (model, method), orders in orders_table(found).groupby(KEYS, sort=False):
-        ranges = [f"{m} {orders[m].min():.2f} to {orders[m].max():.2f}" for m in ORDER_MEASURES]
-        means = ", ".join(ranges)
+        means = ", ".join(
+            f"{measure} {orders[measure].min():.2f} to {orders[measure].max():.2f}"
+            for measure in ORDER_MEASURES
+            if orders[measure].notna().any()
+        )
         lines.append(f"{model}, {method_label(method)}, over {len(orders)} orders: {means}")
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
@@ -328,24 +340,26 @@ def order_lines(found: Table) -> list[str]:
 def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
     """Differences of capped ratios by (model, method, measure), from sums of the first and second side.
 
-    They are tested over the edits of both sides (``statistics.paired``); ``verdict`` is of each test by
-    itself, ``Holm`` corrected for all. ``could show``: the smallest difference that as many edits would show
-    in four of five cases.
+    They are tested over the edits of both sides (``statistics.paired``). ``verdict`` is of each test by
+    itself, ``Holm`` corrected for the tests of the same measure and model. ``could show``: the smallest
+    difference that as many edits would show in four of five cases, rounded up.
     """
-    rows, p_values = [], []
+    rows = []
     for (*keys, measure), sums in pairs.items():
         first, second = map(capped_ratios, sums)
         contrast = paired(first, second, "share" if measure in SHARES else "fraction")
         change = contrast.difference
         if change.n:
-            p_values.append(contrast.p_value)
             text = with_interval(change, signed=True)
             least = detectable(second - first)
-            could_show = round(least, 2) if least <= 1 else float("nan")
-            rows.append((*keys, measure, text, change.n, _direction(contrast), "", could_show))
+            could_show = np.ceil(round(100 * least, 6)) / 100 if least <= 1 else float("nan")
+            words = _direction(contrast)
+            rows.append((*keys, measure, text, change.n, words, contrast.p_value, could_show))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
-    table = Table(rows, columns=names)
-    table = table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
+    table = Table(rows, columns=names).astype({"Holm": object})
+    for _, family in table.groupby(["model", "measure"]):
+        p_values = family["Holm"].tolist()
+        table.loc[family.index, "Holm"] = survivors(family["verdict"].tolist(), p_values)
     return _with_marks(with_power(table, table["could show"], table["edits"], digits=2))
 
 
@@ -380,8 +394,10 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
 
 
 def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
-    """Facts and chains that each unedited model knows, by the rule, and by rank as well; of those asked for in responses, the
-    share that one response of five names at least, as in the paper's Appendix A.
+    """Facts and chains that each unedited model knows, by the rule, and by rank as well.
+
+    Of those asked for in responses, also the share that one response of five names at least, as in the
+    paper's Appendix A.
     """
     rows = []
     for run in runs:
