@@ -58,8 +58,8 @@ def _plain(runs: Sequence[Run], rule: Known) -> Table:
 def _caption(runs: Sequence[Run], rule: Known, *words: str, notes: str) -> str:
     """What a figure's numbers are of, and how they are made."""
     lines = [f"{caption_of(runs, *words, str(rule))}{_BARS}", notes]
-    names = {name for run in runs for name in run.tables}
-    if any(name.startswith("exact: mend, ") for name in names):
+    methods = {name.partition(": ")[2] for run in runs for name in run.tables}
+    if any(method.startswith("mend") for method in methods):
         lines.append(tables.UNDERTRAINED)
     return "\n".join(lines)
 

@@ -333,7 +333,7 @@ def order_lines(found: Table) -> list[str]:
             for measure in ORDER_MEASURES
             if orders[measure].notna().any()
         )
-        lines.append(f"{model}, {method_label(method)}, over {len(orders)} orders: {means}")
+        lines.append(f"{model}, {method_label(str(method))}, over {len(orders)} orders: {means}")
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
 
