@@ -47,6 +47,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),
+    "known_threshold": partial(within, "known_threshold", least=0, most=1),
     "share": partial(one_of, "share", known=SHARES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
 }

@@ -46,6 +46,8 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((THINKEDIT, {name: n}) for name in ("samples", "max_new_tokens") for n in (0, -1)),
     *((THINKEDIT, {n: v}) for n in ("modes", "estimators") for v in ([], ["guess"])),
     (THINKEDIT, {"temperature": math.nan}),
+    *((THINKEDIT, {"known_threshold": share}) for share in (-0.1, 1.1)),
+    (THINKEDIT, {"modes": ["sequential 1"]}),
     *(
         (EXPLORER, v)
         for v in ({"editor": "kn", "app": True}, {"editor": "ft-m+app"}, {"edit": 999})

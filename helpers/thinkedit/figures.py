@@ -21,6 +21,7 @@ from helpers.results.figure import figure
 from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.knowgic import LAYOUTS
+from helpers.thinkedit.metrics import DEFAULT, Known
 from helpers.thinkedit.tables import caption_of, evaluate, is_recalled, model_of
 
 _BARS = "; bars: 95 % intervals over edits"
@@ -49,9 +50,18 @@ def _size(model: str) -> int:
     return [*PACKAGED_WORDS, model].index(model)
 
 
-def _plain(runs: Sequence[Run]) -> Table:
+def _plain(runs: Sequence[Run], rule: Known) -> Table:
     """Exact metrics of the methods without APP."""
-    return tables.split_app(evaluate(tuple(runs)))[0]
+    return tables.split_app(evaluate(tuple(runs), rule=rule))[0]
+
+
+def _caption(runs: Sequence[Run], rule: Known, *words: str, notes: str) -> str:
+    """What a figure's numbers are of, and how they are made."""
+    lines = [f"{caption_of(runs, *words, str(rule))}{_BARS}", notes]
+    methods = {name.partition(": ")[2] for run in runs for name in run.tables}
+    if any(method.startswith("mend") for method in methods):
+        lines.append(tables.UNDERTRAINED)
+    return "\n".join(lines)
 
 
 def _by_graph(
@@ -59,6 +69,7 @@ def _by_graph(
     table: Callable[..., Table],
     paper: Table,
     behind: Callable[[Table], str],
+    rule: Known,
     mode: str = "",
 ) -> dict[str, Table]:
     """A table of each run's model and graphs, own graphs first, then those of each of the paper's models.
@@ -67,7 +78,7 @@ def _by_graph(
     panels = {}
     for run in sorted(runs, key=lambda r: (not is_recalled(r), _size(r.about.source["model"]))):
         run_mode = mode or _mode(run)
-        part = table(_plain([run]), mode=run_mode)
+        part = table(_plain([run], rule), mode=run_mode)
         edits = "KnowGIC" if run.about.source["layout"] in LAYOUTS else "other edits"
         graph = "own graph" if is_recalled(run) else edits + ", alone" * (run_mode == "independent")
         panels[f"{model_of(run)}\n{graph}\n{behind(part)}".strip()] = part
@@ -96,7 +107,7 @@ def _marks(table: Table, name: str) -> Table:
 
 
 @_stored("06_direct_against_chains", when=_alone)
-def direct_against_chains(runs: Sequence[Run]) -> Figure:
+def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
     runs = _in_order(runs)
     mode, paper = "independent", tables.paper_lengths()
@@ -105,10 +116,10 @@ def direct_against_chains(runs: Sequence[Run]) -> Figure:
         counts = (int(part[f"{name} edits"].max()) for name in ("1", tables.LONGER))
         return "n = {} and {} edits".format(*counts)
 
-    panels = _by_graph(runs, tables.length_table, paper, behind, mode)
+    panels = _by_graph(runs, tables.length_table, paper, behind, rule, mode)
     counts = []
     for kind, alike in _by_kind(runs).items():
-        verdicts = tables.longer_table(_plain(alike), mode=mode)["Holm"]
+        verdicts = tables.longer_table(_plain(alike, rule), mode=mode)["Holm"]
         counts.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
     series = {t: {name: (x, part) for name, x in names.items()} for t, part in panels.items()}
@@ -116,7 +127,7 @@ def direct_against_chains(runs: Sequence[Run]) -> Figure:
         f"Significantly more is left along chains than at the direct question: {', '.join(counts)}"
     )
     note = "IFR, mean over edits, at most 1 each; square-root scale; counted: edits with both, after Holm's"
-    caption = f"{caption_of(runs, 'exact', str(metrics.DEFAULT))}{_BARS}\n{note} correction"
+    caption = _caption(runs, rule, "exact", notes=f"{note} correction")
     drawn = _dots(series)
     for panel in drawn.axes:
         panel.set_xscale("function", functions=_ROOT)
@@ -139,10 +150,10 @@ def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 @_recalled("06_ifr_by_length")
-def lengths(runs: Sequence[Run]) -> Figure:
+def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
     runs = _in_order(runs)
-    panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), lambda part: "")
+    panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), lambda part: "", rule)
     drawn, axes = _grid(len(panels))
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for place in range(len(part)):
@@ -165,15 +176,17 @@ def lengths(runs: Sequence[Run]) -> Figure:
     note = (
         "ours: mean over edits, at most 1 each; above: n of edits; not tested; the paper gives no n"
     )
-    caption = f"{caption_of(runs, 'exact', str(metrics.DEFAULT))}{_BARS}\n{note}"
+    caption = _caption(runs, rule, "exact", notes=note)
     return style.told(drawn, finding, caption)
 
 
 @_recalled("06_what_is_left")
-def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
+def what_is_left(
+    runs: Sequence[Run], *, mode: str = "independent", rule: Known = DEFAULT
+) -> Figure:
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
     names = (tables.DEEP, *tables.KINDS)
-    table = tables.measure_table(_plain(runs), names, mode=mode)
+    table = tables.measure_table(_plain(runs, rule), names, mode=mode)
     less = table[f"{metrics.OWN} high"] < table["CKP low"]
     apart = less.groupby(table["method"], sort=False)
     methods = ", ".join(method_label(str(m)) for m, each in apart if each.all()) or "No method"
@@ -192,15 +205,17 @@ def what_is_left(runs: Sequence[Run], *, mode: str = "independent") -> Figure:
         counts.append(f"{model} {edits}")
     note = f"n of edits, by panel: {'; '.join(counts)}; ratios: mean over edits, at most 1 each"
     note += "\ntitle: intervals of the last two panels are apart"
-    caption = f"{caption_of(runs, f'exact, {mode}', str(metrics.DEFAULT))}{_BARS}\n{note}"
+    caption = _caption(runs, rule, f"exact, {mode}", notes=note)
     return style.told(_dots(panels, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
 
 
 @_exact("06_ckp")
-def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
+def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
     paper = tables.paper_techniques()
-    panels = _by_graph(runs, tables.technique_table, paper, lambda part: _n(part, "CKP", "facts"))
+    panels = _by_graph(
+        runs, tables.technique_table, paper, lambda part: _n(part, "CKP", "facts"), rule
+    )
     lowest = {}
     for title, part in panels.items():
         if "CKP low" in part:
@@ -209,17 +224,18 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
             lowest[model] = f"{method_label(worst['method'])}'s {worst['CKP']:.2f} ({model})"
     finding = f"Lowest mean CKP on KnowGIC: {', '.join(lowest.values())}"
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
-    rule = str(metrics.DEFAULT)
-    caption = f"{caption_of(runs, f'exact, {mode}', rule)}{_BARS}\n{note}"
+    caption = _caption(runs, rule, f"exact, {mode}", notes=note)
     series = {title: {"CKP": ("CKP", part)} for title, part in panels.items()}
     return style.told(_dots(series, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
 
 
 @_exact("06_ifr_against_ckp")
-def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
+def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
     paper = tables.paper_techniques()
-    panels = _by_graph(runs, tables.technique_table, paper, lambda part: _n(part, "IFR", "chains"))
+    panels = _by_graph(
+        runs, tables.technique_table, paper, lambda part: _n(part, "IFR", "chains"), rule
+    )
     drawn, axes = _grid(len(panels))
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for method, row in part.groupby("method", sort=False):
@@ -231,7 +247,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
         panel.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     drawn.supylabel("CKP (1: no fact lost)", fontsize=9)
     _legend(drawn, axes)
-    ours = _plain(runs)
+    ours = _plain(runs, rule)
     tested = tables.difference_table(ours, ours, mode=mode, than="memit")
     decided = tested["Holm"] != INCONCLUSIVE
     finding = (
@@ -239,8 +255,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential") -> Figure:
         " significant after correction"
     )
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
-    rule = str(metrics.DEFAULT)
-    caption = f"{caption_of(runs, f'exact, {mode}', rule)}{_BARS}\n{note}"
+    caption = _caption(runs, rule, f"exact, {mode}", notes=note)
     return style.told(drawn, finding, caption)
 
 

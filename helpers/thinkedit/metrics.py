@@ -19,22 +19,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.records import compared
-from helpers.results.statistics import (
-    LEVEL,
-    Contrast,
-    Estimate,
-    detectable,
-    fraction_interval,
-    mean_interval,
-)
-from helpers.results.text import INCONCLUSIVE
+from helpers.results.statistics import Estimate, fraction_interval
 from helpers.thinkedit.knowgic import Edit
 
 OVERALL, DEEP = "overall", "Deep-edited"
@@ -42,8 +33,6 @@ SUCCESSFUL = "IFR of successful edits"
 DIRECT, OWN = "the edited fact", "other facts about its subject"
 _SUCCESS = {"edit": "Efficacy", "paraphrase": "Generalisation", "neighbour": "Specificity"}
 _FACT = ["case_id", "item"]
-_RESAMPLES = 4_000
-_ALL_SIGNS = 14  # edits of which all sign patterns are tried
 _TOKEN, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w\w+")
 
 
@@ -211,49 +200,6 @@ def pooled(sums: Table) -> Pooled:
         return Pooled(ratio, nan, nan, share)
     without = (top.sum() - top) / (bottom.sum() - bottom)
     return Pooled(ratio, float(without.min()), float(without.max()), share)
-
-
-@dataclass(frozen=True)
-class Difference(Contrast):
-    """A mean difference of capped ratios on the same edits, tested by flipping the signs of edits.
-
-    One edit alone decides no verdict: a mean that is one edit's change is no larger than its own standard
-    error, so that its interval holds zero.
-    """
-
-    # The smallest difference that as many edits would show in four of five cases; NaN where none is.
-    could_show: float
-
-    @property
-    def verdict(self) -> str:
-        """``more``, ``less``, or ``inconclusive`` where chance explains the difference."""
-        change = self.difference
-        if not self.p_value < LEVEL or not change.low * change.high > 0:
-            return INCONCLUSIVE
-        return "more" if change.mean > 0 else "less"
-
-
-def paired_difference(first: Table, second: Table) -> Difference:
-    """Second minus first capped ratio of ``sums_of``, over the edits of both, with Student's t interval, cut
-    at -1 and 1.
-    """
-    changes = (capped_ratios(second) - capped_ratios(first)).dropna().to_numpy(float)
-    change = mean_interval(changes)
-    n = len(changes)
-    equal = n > 1 and np.isnan(change.low)  # all changes are: Student's t has no interval for them
-    ends = [change.mean] * 2 if equal else [change.low, change.high]
-    low, high = np.clip(ends, -1.0, 1.0)
-    change = Estimate(change.mean, float(low), float(high), n)
-    if n < 2:
-        return Difference(change, float("nan"), float("nan"))
-    if n <= _ALL_SIGNS:
-        signs = np.array(list(product((1, -1), repeat=n)))
-    else:  # what was seen is one of them
-        draws = np.random.default_rng(0).choice((1, -1), size=(_RESAMPLES, n))
-        signs = np.vstack([np.ones((1, n), dtype=draws.dtype), draws])
-    p_value = (np.abs(signs @ changes) >= abs(changes.sum()) * (1 - 1e-9)).mean()
-    least = detectable(changes)
-    return Difference(change, float(p_value), least if least <= 1 else float("nan"))
 
 
 def fluency(text: str) -> float:

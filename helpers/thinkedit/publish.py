@@ -21,7 +21,7 @@ from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
 from helpers.thinkedit.metrics import chain_index
-from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENTIAL
+from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENCES
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
@@ -86,7 +86,7 @@ def parts_of(
         if make:
             run.after(once(method), mode)
         table, lost = run.read(editors[method], mode), set[int]()
-        for each in runs if mode != SEQUENTIAL else ():
+        for each in runs if mode not in SEQUENCES else ():
             made = each.read(editors[method], mode, "edits")
             lost |= set(made.loc[made["failure"] != "", "case_id"]) if len(made) else set()
         return table[~table["case_id"].isin(lost)].assign(method=method, mode=mode)

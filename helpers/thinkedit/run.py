@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from helpers import UserError
@@ -25,7 +26,7 @@ from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import Edit
-from helpers.thinkedit.modes import BEFORE, MODES, PLACEBO, SEQUENTIAL
+from helpers.thinkedit.modes import BEFORE, MODES, PLACEBO, SEQUENCES, SEQUENTIAL
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
@@ -43,7 +44,7 @@ class ThinkEditRun:
     estimator: str = "exact"  # or "sampled" (share of responses), "texts" (about each subject)
     samples: int = 5  # responses or texts
     sampling: Sampling | None = None  # by default ``ANSWERS`` or ``TEXTS``
-    seed: int = 0  # draws the targets of deep edits, and chooses placebos
+    seed: int = 0  # draws the targets of deep edits and further orders, and chooses placebos
     chunk: int = 7
     rivals: bool = True  # most of the scoring; the default rule for known facts needs none
 
@@ -98,10 +99,11 @@ class ThinkEditRun:
 
     def _edited(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
         """Make the edits, and score them: alone, or those of a sequence under all of them."""
+        edits = self.in_order(mode, edits)
         updates = self._updates(editor, mode, edits)
         failures = [update.diagnostics.get("failure", "") for update in updates]
         made = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
-        sequence = mode == SEQUENTIAL
+        sequence = mode in SEQUENCES
         if sequence:  # one edited model on the device at a time
             table = self._scored(edits, updates[-1:], [0] * len(edits))
         else:
@@ -119,7 +121,7 @@ class ThinkEditRun:
             return [_whole(editor.edit_jointly(each)) for each in asked]
         made = [self.foreign[edit.case_id] for edit in edits] if mode == PLACEBO else edits
         requests = [probes.request_of(edit, self.kinds) for edit in made]
-        if mode == SEQUENTIAL:  # kept on the CPU: RECT's updates are dense
+        if mode in SEQUENCES:  # kept on the CPU: RECT's updates are dense
             return [update.to("cpu") for update in editor.edit_sequentially(requests)]
         return editor.edit(requests)
 
@@ -164,23 +166,31 @@ class ThinkEditRun:
         """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
         how = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
         settings = {**self.settings(), **how, **self.of_mode(mode)}
-        of_all = self.estimator == "texts" or mode in (SEQUENTIAL, "deep")
+        of_all = self.estimator == "texts" or mode in (*SEQUENCES, "deep")
         if not of_all:
             del settings["layout"], settings["universe"]
             settings["edits"] = "by content"
         by_id = {edit.case_id: edit for edit in self.edits}
-        chunk = None if mode == SEQUENTIAL else self.chunk
+        chunk = None if mode in SEQUENCES else self.chunk
         content = None if of_all else self._content
         if mode == PLACEBO:
             content = self._content_under_foreign
         return Cases(by_id, chunk, content), self.store.open(settings)
 
+    def in_order(self, mode: str, edits: Sequence[Edit]) -> list[Edit]:
+        """The edits as a mode makes them: in the order of the set, or drawn at random for a further order."""
+        order = list(edits)
+        if mode in SEQUENCES and mode != SEQUENTIAL:
+            number = SEQUENCES.index(mode)
+            np.random.default_rng([self.seed, number]).shuffle(order)
+        return order
+
     def of_mode(self, mode: str) -> dict[str, Any]:
         """What rows depend on in this mode alone."""
         if mode == "deep":
             return {"deep": deep.VERSION, "seed": self.seed}
-        if mode == SEQUENTIAL:
-            return {"sequence": [edit.case_id for edit in self.edits]}
+        if mode in SEQUENCES:
+            return {"sequence": [edit.case_id for edit in self.in_order(mode, self.edits)]}
         return {"seed": self.seed} if mode == PLACEBO else {}
 
     def _content(self, edit: Edit) -> Any:

@@ -9,21 +9,35 @@ ratio pooled as the authors pool, by Definitions 3 and 4 over all edits at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 from pandas import DataFrame as Table
 
-from helpers.editing.editors import distinct
+from helpers.editing.editors import distinct, method_label
 from helpers.results.archive import ArchiveError, Run
-from helpers.results.notes import with_power
-from helpers.results.statistics import Estimate, fraction_interval, share_interval
-from helpers.results.text import model_words, published_table, survivors, with_interval
+from helpers.results.notes import with_note, with_power
+from helpers.results.statistics import (
+    LEVEL,
+    Contrast,
+    Estimate,
+    detectable,
+    fraction_interval,
+    paired,
+    share_interval,
+)
+from helpers.results.text import (
+    INCONCLUSIVE,
+    model_words,
+    published_table,
+    survivors,
+    with_interval,
+)
 from helpers.thinkedit import metrics
 from helpers.thinkedit.knowgic import LAYOUTS, load_edits
 from helpers.thinkedit.metrics import (
-    BY_RANK,
     DEEP,
     DEFAULT,
     DIRECT,
@@ -36,7 +50,7 @@ from helpers.thinkedit.metrics import (
     pooled,
     sums_of,
 )
-from helpers.thinkedit.modes import AGAIN, BEFORE, PLACEBO
+from helpers.thinkedit.modes import AGAIN, BEFORE, PLACEBO, SEQUENCES
 
 KEYS = ["model", "method"]
 STEPS = (OVERALL, "1", "2", "3", "4", "5")
@@ -44,8 +58,11 @@ MEASURES = ("IFR", "CKP")
 SHARES = ("Efficacy", "Generalisation", "Specificity")
 PRICE = ("Efficacy", "IFR", SUCCESSFUL, "CKP")  # of APP: what it is a price for, and what is paid
 LONGER = "2 or more"
+PLACEBO_MEASURES = ("IFR", OWN, "CKP")
+ORDER_MEASURES = ("Efficacy", "IFR", "CKP")
 UNEDITED_AGAIN = "unedited, again"  # a method's name: what a second draw keeps of the first
 KINDS = (DIRECT, OWN, "CKP")  # facts by what they are about
+UNDERTRAINED = "MEND: undertrained, the validation loss of the packaged networks was still falling"
 _DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")  # of samples and texts
 _FORMS = {"fact": "object asked", "reverse": "subject asked", "yes_no": "yes or no"}
 _ORDER = (
@@ -232,7 +249,7 @@ def difference_table(
     pairs = {}
     for (model, method), own in by_method(found, mode).items():
         terms = theirs.get((model, than or method))
-        same = method == than or (mode != "sequential" and len(distinct([than, method])) == 1)
+        same = method == than or (mode not in SEQUENCES and len(distinct([than, method])) == 1)
         if terms is not None and not (than and same):
             for measure in measures:
                 first = sums_of(terms[terms["measure"] == measure])
@@ -242,13 +259,29 @@ def difference_table(
 
 
 def longer_table(found: Table, *, mode: str) -> Table:
-    """IFR along chains of two steps or more minus that of the direct question, over edits with both."""
+    """IFR along chains of two steps or more minus that of the direct question, over edits with both.
+
+    A method that is another one by construction is not tested again (``distinct``).
+    """
+    evaluated = by_method(found, mode)
     pairs = {}
-    for (model, method), terms in by_method(found, mode).items():
+    for (model, method), terms in evaluated.items():
+        others = [name for of_model, name in evaluated if of_model == model]
+        if mode not in SEQUENCES and method not in distinct(others):
+            continue
         chains = terms[terms["measure"] == "IFR"]
         direct, longer = chains[chains["length"] == 1], chains[chains["length"] > 1]
         pairs[model, method, "IFR"] = sums_of(direct), sums_of(longer)
     return _tested(pairs)
+
+
+def with_placebos(found: Table) -> Table:
+    """The evaluation with a further method for each that has a placebo, such as "rome, placebo"; the one
+    given where none is stored.
+    """
+    foreign = found[found["mode"] == PLACEBO]
+    names = foreign["method"] + f", {PLACEBO}"
+    return pd.concat([found, foreign.assign(method=names, mode="independent")], ignore_index=True)
 
 
 def placebo_table(found: Table) -> Table:
@@ -256,31 +289,88 @@ def placebo_table(found: Table) -> Table:
     made = set(found["mode"])
     if PLACEBO not in made:
         raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
-    measures = ("IFR", OWN, "CKP")
     of_both = {"mode": "independent", "other_mode": PLACEBO}
-    return difference_table(found, found, measures=measures, **of_both)
+    return difference_table(found, found, measures=PLACEBO_MEASURES, **of_both)
+
+
+def placebo_lines(found: Table) -> list[str]:
+    """What a foreign edit gives, a line for each model and method that has a placebo."""
+    if PLACEBO not in set(found["mode"]):
+        return []
+    lines = []
+    for row in measure_table(found, PLACEBO_MEASURES, mode=PLACEBO).to_dict("records"):
+        parts = []
+        for name in PLACEBO_MEASURES:
+            mean = Estimate(
+                row[name], row[f"{name} low"], row[f"{name} high"], row[f"{name} edits"]
+            )
+            parts.append(f"{name} {with_interval(mean)} (n = {mean.n})")
+        method = method_label(row["method"])
+        lines.append(f"{row['model']}: a foreign edit of {method} gives {'; '.join(parts)}")
+    return lines
+
+
+def orders_table(found: Table) -> Table:
+    """A row for each order of a sequence that was made in several; no rows where none was."""
+    made = [mode for mode in SEQUENCES if mode in set(found["mode"])]
+    parts = [
+        measure_table(found, ORDER_MEASURES, mode=mode).assign(order=SEQUENCES.index(mode) + 1)
+        for mode in made
+    ]
+    every = ordered(pd.concat(parts, ignore_index=True))
+    orders = every.groupby(KEYS)["order"].transform("size")
+    return every[orders > 1].reset_index(drop=True)
+
+
+def order_lines(found: Table) -> list[str]:
+    """The lowest and the highest mean over the orders of each sequence that was made in several, and how
+    many orders the others have.
+    """
+    lines = []
+    for (model, method), orders in orders_table(found).groupby(KEYS, sort=False):
+        means = ", ".join(
+            f"{measure} {orders[measure].min():.2f} to {orders[measure].max():.2f}"
+            for measure in ORDER_MEASURES
+            if orders[measure].notna().any()
+        )
+        lines.append(f"{model}, {method_label(str(method))}, over {len(orders)} orders: {means}")
+    return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
 
 def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
     """Differences of capped ratios by (model, method, measure), from sums of the first and second side.
 
-    ``verdict`` is by flipping signs, ``Holm`` corrected for all tests, ``could show`` see ``Difference``.
+    They are tested over the edits of both sides (``statistics.paired``). ``verdict`` is of each test by
+    itself, ``Holm`` corrected for the tests of the same measure and model. ``could show``: the smallest
+    difference that as many edits would show in four of five cases, rounded up.
     """
-    rows, p_values = [], []
-    for key, (first, second) in pairs.items():
-        test = metrics.paired_difference(first, second)
-        change = test.difference
+    rows = []
+    for (*keys, measure), sums in pairs.items():
+        first, second = map(capped_ratios, sums)
+        contrast = paired(first, second, "share" if measure in SHARES else "fraction")
+        change = contrast.difference
         if change.n:
-            p_values.append(test.p_value)
             text = with_interval(change, signed=True)
-            rows.append((*key, text, change.n, test.verdict, "", round(test.could_show, 2)))
+            least = detectable(second - first)
+            could_show = np.ceil(round(100 * least, 6)) / 100 if least <= 1 else float("nan")
+            words = _direction(contrast)
+            rows.append((*keys, measure, text, change.n, words, contrast.p_value, could_show))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
-    table = Table(rows, columns=names)
-    table = table.assign(Holm=survivors(table["verdict"].tolist(), p_values))
-    return with_power(table, table["could show"], table["edits"], digits=2)
+    table = Table(rows, columns=names).astype({"Holm": object})
+    for _, family in table.groupby(["model", "measure"]):
+        p_values = family["Holm"].tolist()
+        table.loc[family.index, "Holm"] = survivors(family["verdict"].tolist(), p_values)
+    return _with_marks(with_power(table, table["could show"], table["edits"], digits=2))
 
 
-def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Table:
+def _direction(contrast: Contrast) -> str:
+    """``more`` or ``less``, or ``inconclusive`` where chance explains the difference."""
+    if not contrast.p_value < LEVEL:
+        return INCONCLUSIVE
+    return "more" if contrast.difference.mean > 0 else "less"
+
+
+def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
     """Measures of edits made alone, with intervals over edits, and over the wordings of their prompts.
 
     Edits share wordings, and those of one may be alike; in brackets the number of wordings. For packaged
@@ -289,9 +379,9 @@ def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Ta
     rows = []
     for run in runs:
         wording = {edit.case_id: edit.prompt for edit in load_edits(run.about.source["layout"])}
-        for (model, method), terms in by_method(evaluate((run,)), "independent").items():
+        for (model, method), terms in by_method(evaluate((run,), rule=rule), "independent").items():
             row: dict[str, object] = {"model": model, "method": method}
-            for name in measures:
+            for name in MEASURES:
                 sums = sums_of(terms[terms["measure"] == name])
                 ratios = capped_ratios(sums)
                 by_wording = ratios.set_axis(ratios.index.map(wording)).rename_axis("relation")
@@ -300,22 +390,24 @@ def wording_table(runs: Sequence[Run], measures: Sequence[str] = MEASURES) -> Ta
                 by_cluster = with_interval(fraction_interval(by_wording))
                 row[f"{name}, by wording"] = f"{by_cluster} ({wordings})"
             rows.append(row)
-    return ordered(Table(rows))
+    return _with_marks(ordered(Table(rows)))
 
 
-def known_table(runs: Sequence[Run]) -> Table:
-    """Facts and chains that each unedited model knows, by each rule; of those asked for in responses, the
-    share that one response of five names at least, as in the paper's Appendix A.
+def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
+    """Facts and chains that each unedited model knows, by the rule, and by rank as well.
+
+    Of those asked for in responses, also the share that one response of five names at least, as in the
+    paper's Appendix A.
     """
     rows = []
     for run in runs:
         scores = run.tables["exact: none, before"]
         row: dict[str, object] = {"model": model_of(run)}
-        for rule in (DEFAULT, BY_RANK):
-            facts = metrics.facts_table(scores, scores, rule=rule)
+        for each in (rule, replace(rule, top=True)):
+            facts = metrics.facts_table(scores, scores, rule=each)
             chains = metrics.chain_table(facts, run.tables["chains"])
             known, deducible = facts["known_before"].sum(), chains["kept"].sum()
-            words = "of any probability" if rule.top else f"of at least {rule.threshold:g}"
+            words = "of any probability" if each.top else f"of at least {each.threshold:g}"
             row[f"facts {words}"] = f"{known} of {len(facts)}"
             row[f"chains {words}"] = f"{deducible} of {len(chains)}"
         row["named once in five"] = "n/a"
@@ -419,7 +511,9 @@ def chain_length_table() -> Table:
 def ordered(table: Table) -> Table:
     """Models by name, methods in the paper's order, others after them."""
     rank = {method: place for place, method in enumerate(_ORDER)}
-    order = table["method"].map(lambda m: (rank.get(m.split("+")[0], len(rank)), m))
+    editors = table["method"].str.removesuffix(f", {PLACEBO}").str.partition("+")[0]
+    ranks = editors.map(lambda editor: rank.get(editor, len(rank)))
+    order = pd.Series(zip(ranks, table["method"], strict=True), index=table.index, dtype=object)
     by = table.assign(_order=order).sort_values(["model", "_order"], kind="stable")
     return by.drop(columns="_order")
 
@@ -429,7 +523,7 @@ def as_text(table: Table, *, digits: int = 2) -> Table:
     ratio, with its range without one edit and the largest edit's share, and n, edits and terms.
     """
     shown: dict[str, Sequence[str] | pd.Series] = {}
-    shown |= {name: table[name] for name in (*KEYS, "APP") if name in table}
+    shown |= {name: table[name] for name in (*KEYS, "order", "APP") if name in table}
     measures = [
         str(column).removesuffix(" terms") for column in table if str(column).endswith(" terms")
     ]
@@ -443,4 +537,10 @@ def as_text(table: Table, *, digits: int = 2) -> Table:
             if (table[f"{name} terms"] != table[f"{name} edits"]).any():
                 counts += table[f"{name} terms"].map(" ({})".format)
             shown[f"n {name}"] = counts
-    return Table(shown)
+    return _with_marks(Table(shown))
+
+
+def _with_marks(table: Table) -> Table:
+    """A table with a line below that holds for each row of MEND."""
+    has_mend = table["method"].str.startswith("mend").any()
+    return with_note(table, UNDERTRAINED if has_mend else "")

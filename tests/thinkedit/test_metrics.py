@@ -24,7 +24,6 @@ from helpers.thinkedit.metrics import (
     facts_table,
     fluency,
     inverse_document_frequencies,
-    paired_difference,
     pooled,
     recovery_by_steps,
     success_terms,
@@ -143,32 +142,6 @@ def test_success_compares_in_the_right_direction(exact_table):
 
 def sums(*values: float) -> pd.DataFrame:
     return pd.DataFrame({"edit": range(len(values)), "top": values, "bottom": 1.0})
-
-
-def test_a_difference_is_judged_by_flipping_signs():
-    zeros = sums(*[0.0] * 6)
-    six, five = (
-        paired_difference(part, part.assign(top=part["top"] + 0.5)) for part in (zeros, zeros[:5])
-    )
-    assert (six.difference.mean, six.difference.n) == (0.5, 6)
-    assert six.p_value == pytest.approx(2 / 2**6)
-    assert five.p_value == pytest.approx(2 / 2**5)
-    assert (six.verdict, five.verdict) == ("more", "inconclusive")
-    mixed = paired_difference(sums(*[0.5] * 6), sums(0.75, 0.25, 0.75, 0.25, 0.75, 0.25))
-    assert (mixed.p_value, mixed.verdict) == (1.0, "inconclusive")
-    assert mixed.difference.low < 0 < mixed.difference.high
-    assert mixed.could_show > 0.2
-    assert np.isnan(paired_difference(zeros[:1], zeros[:1]).p_value)
-
-
-def test_one_edit_decides_no_difference():
-    """Neither a million times as much, which counts as 1, nor the only change among many."""
-    nothing, one = sums(*[0.0] * 21), sums(1e6, *[0.0] * 20)
-    test = paired_difference(nothing, one)
-    assert test.difference.mean == pytest.approx(1 / 21)
-    assert test.verdict == "inconclusive"
-    tiny = sums(1e6, *[1e-6] * 9)  # all signs alike: flipping them alone would find it
-    assert paired_difference(sums(*[0.0] * 10), tiny).verdict == "inconclusive"
 
 
 def test_pooling_weighs_edits_by_what_they_hold():

@@ -169,6 +169,27 @@ def test_sequential_edits_accumulate(run_of, tiny, edits):
     assert np.allclose(sums[1], sums[2], atol=1e-4)
 
 
+def test_a_further_order_is_the_sequence_of_the_same_edits_in_that_order(run_of, tiny, edits):
+    """Only the order in which edits are made differs; the set's own order keeps its key."""
+
+    class Growing(RandomEditor):
+        def edit(self, requests):
+            self.scale += 0.1  # later edits are larger, so that their order matters
+            return super().edit(requests)
+
+    run = run_of()
+    order = run.in_order("sequential 2", edits)
+    assert [edit.case_id for edit in order] != [1, 2, 3]
+    assert run.in_order("sequential", edits) == list(edits)
+    assert run.of_mode("sequential") == {"sequence": [1, 2, 3]}
+    assert run.of_mode("sequential 2") == {"sequence": [edit.case_id for edit in order]}
+    drawn = run.after(Growing(tiny("llama")), "sequential 2")
+    first = run.after(Growing(tiny("llama")), "sequential")
+    given = run_of(edits=order).after(Growing(tiny("llama")), "sequential")
+    pd.testing.assert_frame_equal(drawn, given, atol=1e-5)
+    assert not np.allclose(drawn["original_sum"], first["original_sum"], atol=1e-3)
+
+
 def test_sampled_scores_count_mentions(tiny, monkeypatch, edits):
     replies = {"In which town does Ada live?": ["It is ROME.", "Oslo!", "romeo", "Roma", "-"]}
     monkeypatch.setattr(
@@ -227,7 +248,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
 
 def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, edits):
     editor = RandomEditor(tiny("llama"))
-    with pytest.raises(UserError, match="none of independent, sequential, deep, placebo"):
+    with pytest.raises(UserError, match="none of independent, sequential, sequential 2"):
         run_of().after(editor, "parallel")
     for prompt in ("{} " + "word " * 3000, "{} lives in "):  # overlong, or ends in a blank
         wrong = replace(edits[1], prompt=prompt)

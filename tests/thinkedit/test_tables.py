@@ -10,8 +10,10 @@ import pytest
 from helpers.paths import PACKAGED
 from helpers.results.archive import About, Archive, ArchiveError, Run, archive
 from helpers.results.figure import published
+from helpers.results.statistics import paired
+from helpers.results.text import with_interval
 from helpers.thinkedit import knowgic, metrics, tables
-from helpers.thinkedit.metrics import BY_RANK, DEFAULT, chain_index
+from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known, chain_index
 from helpers.thinkedit.tables import caption_of, evaluate, facts_of
 
 MINI = knowgic.load_edits("mini")
@@ -92,7 +94,7 @@ def test_differences_are_of_the_same_edits_and_corrected(sampled):
     table = tables.difference_table(found, found, mode="independent", than="memit")
     assert set(table["method"]) == {"rome"}
     table = table.set_index("measure")
-    assert table.loc["IFR", "difference"].startswith("-1.00 [-1.00, -1.00]")
+    assert table.loc["IFR", "difference"].startswith("-1.00 [-1.00, +1.00]")
     assert table.loc["IFR", "edits"] == 3
     assert table.loc["IFR", "verdict"] == "inconclusive"  # three edits can show nothing
     assert tables.difference_table(found, found, mode="independent", than="prune").empty
@@ -316,6 +318,122 @@ def test_an_edit_is_compared_with_its_placebo(sampled):
     assert set(table.index.get_level_values("method")) == {"rome"}
     with pytest.raises(ArchiveError, match=r"modes: \[independent, placebo\]"):
         tables.placebo_table(evaluated(sampled))
+
+
+def test_placebos_are_rows_next_to_their_editors_and_named_in_a_sentence(sampled):
+    lost_half = sampled["sampled: none, before"].assign(hits=2)
+    parts = {**sampled, "sampled: rome, placebo": lost_half}
+    found = evaluated(parts)
+    table = tables.technique_table(tables.with_placebos(found), mode="independent")
+    assert table["method"].tolist() == ["memit", "rome", "rome, placebo"]
+    assert row(table, "rome, placebo")["CKP"] == pytest.approx(1 / 2)
+    assert row(table, "rome")["CKP"] == pytest.approx(1.0)
+    (line,) = tables.placebo_lines(found)
+    assert line.startswith("m, mini: a foreign edit of ROME gives IFR 0.")
+    assert "CKP 0.50 [" in line
+    assert line.endswith("(n = 3)")
+
+
+def test_without_placebos_nothing_is_said_of_them(sampled):
+    found = evaluated(sampled)
+    assert tables.placebo_lines(found) == []
+    pd.testing.assert_frame_equal(tables.with_placebos(found), found)
+
+
+def test_sequences_are_shown_by_order_where_there_are_several(sampled):
+    names = ("memit, sequential", "rome, sequential", "rome, sequential 2")
+    half = sampled["sampled: none, before"].assign(hits=2)
+    lost = sampled["sampled: rome, independent"]
+    parts = dict(zip((f"sampled: {name}" for name in names), (half, lost, half), strict=True))
+    found = evaluated({"sampled: none, before": sampled["sampled: none, before"], **parts})
+    table = tables.as_text(tables.orders_table(found))
+    assert table[["method", "order"]].to_numpy().tolist() == [["rome", 1], ["rome", 2]]
+    steps = CHAINS.groupby(["case_id", "chain"])["step"].max()
+    sums = pd.DataFrame({"left": 0.5**steps / steps**0.5, "weight": steps**-0.5})
+    of_edits = sums.groupby("case_id").sum()
+    halved = (of_edits["left"] / of_edits["weight"]).mean()
+    assert tables.order_lines(found) == [
+        f"m, mini, ROME, over 2 orders: IFR 0.00 to {halved:.2f}, CKP 0.50 to 1.00",
+        "every other sequence: one order",
+    ]
+    one = found[found["mode"] == "sequential"]
+    assert tables.orders_table(one).empty
+    assert tables.order_lines(one) == ["every sequence: one order"]
+
+
+def terms_of_edits(*ratios: float, model: str = "m", method: str = "rome", measure: str = "CKP"):
+    """An evaluation with one term for each edit."""
+    keys = {"model": model, "method": method, "mode": "independent", "measure": measure}
+    edits = range(len(ratios))
+    return pd.DataFrame({"edit": edits, "ratio": ratios}).assign(length=1, weight=1.0, **keys)
+
+
+def difference(first: list[float], second: list[float], measure: str = "CKP") -> pd.Series:
+    before, after = (terms_of_edits(*ratios, measure=measure) for ratios in (first, second))
+    return tables.difference_table(after, before, mode="independent", measures=[measure]).iloc[0]
+
+
+def test_differences_are_tested_by_exact_sign_flips_with_the_interval_of_their_kind():
+    """Six changes of one sign have p = 2/64, five 2/32; equal changes have an interval all the same."""
+    six = difference([0.0] * 6, [0.5] * 6)
+    assert (six["difference"][:6], six["edits"], six["verdict"]) == ("+0.50 ", 6, "more")
+    assert difference([0.0] * 5, [0.5] * 5)["verdict"] == "inconclusive"
+    for kind, measure in (("fraction", "CKP"), ("share", "Efficacy")):
+        cell = difference([0.0] * 30, [1.0] * 6 + [0.0] * 24, measure)["difference"]
+        wanted = paired(np.zeros(30), np.array([1.0] * 6 + [0.0] * 24), kind)
+        assert cell == with_interval(wanted.difference, signed=True)
+    lone = difference([0.0] * 21, [1e6] + [0.0] * 20)  # a ratio of a million counts as 1
+    assert lone["difference"].startswith("+0.05 ")
+    assert lone["verdict"] == "inconclusive"
+
+
+def test_a_family_of_tests_is_one_measure_of_one_model():
+    """p = 2/64 survives alone, not as one of two; another model and measure have their own families."""
+
+    def both(ratio: float) -> pd.DataFrame:
+        alone = terms_of_edits(*[ratio] * 6, model="a")
+        two = [terms_of_edits(*[ratio] * 6, model="b", method=m) for m in ("rome", "ft-m")]
+        other = terms_of_edits(*[ratio] * 6, model="b", measure="IFR")
+        return pd.concat([alone, *two, other])
+
+    table = tables.difference_table(both(0.5), both(0.0), mode="independent")
+    assert (table["verdict"] == "more").all()
+    survives = table.set_index(["model", "method", "measure"])["Holm"]
+    assert survives["a", "rome", "CKP"] == survives["b", "rome", "IFR"] == "more"
+    assert survives["b", "rome", "CKP"] == survives["b", "ft-m", "CKP"] == "inconclusive"
+
+
+def test_prune_is_not_counted_again_where_it_is_memit():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = tables.split_app(evaluate((run,)))[0]
+    alone = tables.longer_table(found, mode="independent")
+    assert {"memit"} == {"memit", "prune"} & {*alone["method"]}
+    sequences = tables.longer_table(found, mode="sequential")
+    assert {"memit", "prune"} <= {*sequences["method"]}
+
+
+def test_mend_is_called_undertrained_wherever_it_has_a_row():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = tables.split_app(evaluate((run,)))[0]
+    others = found[found["method"] != "mend"]
+    for terms, noted in ((found, True), (others, False)):
+        shown = [
+            tables.as_text(tables.technique_table(terms, mode="independent")),
+            tables.difference_table(terms, terms, mode="independent", than="memit"),
+        ]
+        notes = [table.attrs.get("below", "") for table in shown]
+        assert all((tables.UNDERTRAINED in note) == noted for note in notes)
+
+
+def test_the_threshold_for_known_facts_is_the_readers():
+    run = archive("thinkedit").get("gemma3-270m")
+    default = tables.known_table([run])
+    assert default.columns[1] == "facts of at least 0.05"
+    pd.testing.assert_frame_equal(default, tables.known_table([run], rule=Known()))
+    half = tables.known_table([run], rule=Known(0.5))
+    few = half["facts of at least 0.5"].iloc[0], default["facts of at least 0.05"].iloc[0]
+    assert [int(cell.split()[0]) for cell in few] == sorted(int(cell.split()[0]) for cell in few)
+    assert few[0] != few[1]
 
 
 def test_titles_of_published_figures_are_what_is_stored():
