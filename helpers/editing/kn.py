@@ -73,29 +73,30 @@ class Kn(Editor):
         """Add the answers' difference to the output weights of the chosen neurons."""
         model, settings = self.model, self.hyperparameters
         attributions, old, new = self.attributions(request)
-        chosen = self.neurons(attributions.float())
-        record = {"neurons": chosen.nonzero().tolist(), "old_answer": list(old)}
-        if not bool(chosen.any()):
-            return Update({}, {"failure": "no attribution exceeds the threshold", **record})
+        is_chosen = self.neurons(attributions.float())  # [layers, neurons]
+        notes = {"neurons": is_chosen.nonzero().tolist(), "old_answer": list(old)}
+        if not bool(is_chosen.any()):
+            return Update({}, {"failure": "no attribution exceeds the threshold", **notes})
         weight_old = settings.lambda_old
         if len(new) == 1 and settings.lambda_old_one_token is not None:
             weight_old = settings.lambda_old_one_token
-        table = model.model.get_input_embeddings().weight.detach()
-        gained, lost = (table[list(ids)].float().sum(0) for ids in (new, old))
-        vector = settings.lambda_new * gained - weight_old * lost
+        embeddings = model.model.get_input_embeddings().weight.detach()
+        new_embedding = embeddings[list(new)].float().sum(0)
+        old_embedding = embeddings[list(old)].float().sum(0)
+        vector = settings.lambda_new * new_embedding - weight_old * old_embedding
         deltas: dict[str, Delta] = {
-            model.layout.mlp_out(layer): LowRank(vector[:, None], row.to(vector)[:, None])
-            for layer, row in enumerate(chosen)
-            if bool(row.any())
+            model.layout.mlp_out(layer): LowRank(vector[:, None], of_layer.to(vector)[:, None])
+            for layer, of_layer in enumerate(is_chosen)
+            if bool(of_layer.any())
         }
-        return Update(deltas, diagnostics_of(model, deltas, record))
+        return Update(deltas, diagnostics_of(model, deltas, notes))
 
     def attributions(self, request: EditRequest) -> tuple[Tensor, Ids, Ids]:
         """[prompts, layers, neurons], averaged over the answer's tokens; the old and the new answer.
 
         Each token is attributed after the model's own continuation so far.
         """
-        model, how = self.model, self.hyperparameters
+        model, settings = self.model, self.hyperparameters
         record = request.record or request.text
         if not request.correct:
             raise RequestError(
@@ -110,16 +111,18 @@ class Kn(Editor):
             new = answer_ids(model, request.target, before)
         check_length(model, record, max(map(len, prompts)) + max(len(attributed), len(new)))
         # As many tokens as either answer needs.
-        own = greedy_tokens(model, prompts, max(len(new), len(attributed) - 1))
-        found = []
-        for prompt, continued in zip(prompts, own, strict=True):
-            parts = []
-            for i, token in enumerate(attributed):
-                ids = (*prompt, *continued[:i])
+        continuations = greedy_tokens(model, prompts, max(len(new), len(attributed) - 1))
+        of_prompts = []
+        for prompt, continuation in zip(prompts, continuations, strict=True):
+            of_tokens = []  # [layers, neurons] each
+            for number, token in enumerate(attributed):
+                ids = (*prompt, *continuation[:number])
                 query = Query("", ids, len(ids) - 1, token, None)
-                parts.append(integrated_gradients(model, query, steps=how.steps, at=how.at))
-            found.append(torch.stack(parts).mean(0))
-        return torch.stack(found), own[0][: len(new)], new
+                of_tokens.append(
+                    integrated_gradients(model, query, steps=settings.steps, at=settings.at)
+                )
+            of_prompts.append(torch.stack(of_tokens).mean(0))
+        return torch.stack(of_prompts), continuations[0][: len(new)], new
 
     def neurons(self, scores: Tensor) -> Tensor:
         """The refined set as booleans [layers, neurons] from scores [prompts, ...]."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -39,6 +39,7 @@ TOGETHER = 32  # documents that are read before sums are saved
 TOKENS = 4096  # of a pass, padding included
 LARGE = 4096  # rows of a matrix whose decomposition is kept
 SAVE_EVERY = 300.0  # seconds between copies of unfinished sums
+READ_SO_FAR = "documents and tokens"  # next to unfinished sums, in their file
 
 
 class SecondMomentError(UserError):
@@ -131,8 +132,8 @@ def second_moment(
     fingerprint = model.fingerprint
     name = corpus.name + "-bos" * bool(prompt_prefix(model))
     root = cache_folder("second_moments", fingerprint, name)
-    found = {layer: sound(_place(root, layer), _read) for layer in layers}
-    if missing := [layer for layer in layers if found[layer] is None]:
+    moments = {layer: sound(_place(root, layer), _read) for layer in layers}
+    if missing := [layer for layer in layers if moments[layer] is None]:
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         sums, tokens = _summed_keys(model, missing, corpus, unfinished)
         if not tokens:
@@ -142,11 +143,11 @@ def second_moment(
             mean = sums[model.layout.mlp_out(layer)].cpu() / tokens
             with kept_whole(_place(root, layer)) as scratch:
                 save_file({"matrix": mean}, scratch, {"about": json.dumps(about)})
-            found[layer] = read_kept(_place(root, layer), _read)
+            moments[layer] = read_kept(_place(root, layer), _read)
         kept_at(unfinished).unlink(missing_ok=True)
     return {
         layer: replace(moment, device=model.device, file=kept_at(_place(root, layer)))
-        for layer, moment in found.items()
+        for layer, moment in moments.items()
         if moment
     }
 
@@ -175,34 +176,44 @@ def _summed_keys(
     model: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
 ) -> tuple[dict[str, Tensor], int]:
     """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
-    layout, device = model.layout, model.device
-    modules = list(map(layout.mlp_out, layers))
+    module_names = [model.layout.mlp_out(layer) for layer in layers]
+    size = (model.layout.intermediate_size, model.layout.intermediate_size)
+    saved = sound(unfinished, load_file) or {name: torch.zeros(size) for name in module_names}
+    documents_read, tokens_read = map(int, saved.pop(READ_SO_FAR, (0, 0)))
+    sums = {name: matrix.to(model.device) for name, matrix in saved.items()}
+
     prefix = prompt_prefix(model)
-    size = (layout.intermediate_size, layout.intermediate_size)
-    sums = sound(unfinished, load_file) or {name: torch.zeros(size) for name in modules}
-    read, tokens = map(int, sums.pop("documents and tokens", (0, 0)))
-    sums = {name: matrix.to(device) for name, matrix in sums.items()}
-    left = islice(corpus.documents(model), read, None)
-    documents = ([*prefix, *each][: model.context_length] for each in left)
+    unread = islice(corpus.documents(model), documents_read, None)
+    documents = ([*prefix, *document][: model.context_length] for document in unread)
     title = f"second moments {list(layers)} over {corpus.name}, once for {model.name}"
-    total, saved = getattr(corpus, "count", None), time.monotonic()
+    total = getattr(corpus, "count", None)
     progress = Progress(total or 0, f"documents for {title}")
-    with tqdm(desc=title, unit="document", total=total, initial=read) as bar:
+    saved_at = time.monotonic()
+    with tqdm(desc=title, unit="document", total=total, initial=documents_read) as bar:
         while group := list(islice(documents, TOGETHER)):
-            for chosen in token_batches(list(map(len, group)), TOKENS):
-                batch = [group[i] for i in chosen]
-                for part in run_halving(batch, lambda d: _keys(model, d, modules)):
-                    for module, keys in part.items():
-                        sums[module].addmm_(keys.T, keys)
-            read, tokens = read + len(group), tokens + sum(map(len, group))
+            _add_keys(model, group, sums)
+            documents_read += len(group)
+            tokens_read += sum(len(document) for document in group)
             bar.update(len(group))
-            progress.at(read)
-            if time.monotonic() - saved >= SAVE_EVERY:
-                far = {"documents and tokens": torch.tensor([read, tokens])}
+            progress.at(documents_read)
+            if time.monotonic() - saved_at >= SAVE_EVERY:
+                tensors = {name: matrix.cpu() for name, matrix in sums.items()}
+                tensors[READ_SO_FAR] = torch.tensor([documents_read, tokens_read])
                 with kept_whole(unfinished) as scratch:
-                    save_file({k: v.cpu() for k, v in sums.items()} | far, scratch)
-                saved = time.monotonic()
-    return sums, tokens
+                    save_file(tensors, scratch)
+                saved_at = time.monotonic()
+    return sums, tokens_read
+
+
+def _add_keys(
+    model: LanguageModel, documents: Sequence[list[int]], sums: Mapping[str, Tensor]
+) -> None:
+    """Add k k^T of every token of the documents to the sums, in batches of like length."""
+    for indices in token_batches([len(document) for document in documents], TOKENS):
+        batch = [documents[index] for index in indices]
+        for keys_of_modules in run_halving(batch, lambda part: _keys(model, part, list(sums))):
+            for module_name, keys in keys_of_modules.items():
+                sums[module_name].addmm_(keys.T, keys)
 
 
 @torch.inference_mode()

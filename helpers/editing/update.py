@@ -301,27 +301,35 @@ def _adding_by_row(
 ) -> OnOutput:
     """Each row's contribution in its delta's precision; rank-one deltas share one batched product."""
 
-    def places(chosen: Collection[int]) -> Tensor:
+    def rows_of(chosen: Collection[int]) -> Tensor:
         rows = [row for row, owner in enumerate(owners) if owner in chosen]
         return torch.tensor(rows, dtype=torch.long, device=device)
 
-    thin = {i: d for i, d in deltas.items() if isinstance(d, LowRank) and d.left.shape[1] == 1}
-    others = [(places({i}), d.to(device)) for i, d in deltas.items() if i not in thin]
-    thin_rows = places(thin)
-    if thin:
-        own = [thin[owner] for owner in owners if owner in thin]
-        left = torch.stack([delta.left[:, 0] for delta in own]).to(device)
-        right = torch.stack([delta.right[:, 0] for delta in own]).to(device)
+    rank_one = {
+        owner: delta
+        for owner, delta in deltas.items()
+        if isinstance(delta, LowRank) and delta.left.shape[1] == 1
+    }
+    other_deltas = [
+        (rows_of({owner}), delta.to(device))
+        for owner, delta in deltas.items()
+        if owner not in rank_one
+    ]
+    rank_one_rows = rows_of(rank_one)
+    if rank_one:
+        delta_of_row = [rank_one[owner] for owner in owners if owner in rank_one]
+        left = torch.stack([delta.left[:, 0] for delta in delta_of_row]).to(device)  # [rows, out]
+        right = torch.stack([delta.right[:, 0] for delta in delta_of_row]).to(device)  # [rows, in]
 
     def on_output(x: Tensor, output: Tensor) -> Tensor:
         if x.shape[0] != len(owners):
             raise ValueError(f"overlay has {len(owners)} owners, the batch has {x.shape[0]} rows")
         output = output.clone()
-        if thin:
-            strength = torch.einsum("btf,bf->bt", x[thin_rows].to(right.dtype), right)
-            added = strength[:, :, None] * left[:, None, :]
-            output[thin_rows] += added.to(output.dtype)
-        for rows, delta in others:
+        if rank_one:
+            strength = torch.einsum("btf,bf->bt", x[rank_one_rows].to(right.dtype), right)
+            added = strength[:, :, None] * left[:, None, :]  # [rows, tokens, out]
+            output[rank_one_rows] += added.to(output.dtype)
+        for rows, delta in other_deltas:
             output[rows] += delta.rows(x[rows].to(delta.dtype)).to(output.dtype)
         return output
 

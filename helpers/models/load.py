@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch import Tensor
 from transformers import (
     MODEL_FOR_PRETRAINING_MAPPING,
     AutoConfig,
@@ -38,7 +39,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
-from helpers.models.tokens import answer_ids, prompt_ids
+from helpers.models.tokens import Ids, answer_ids, prompt_ids
 from helpers.models.weights import (
     EMBEDDED_NAMES,
     HUB_NAMES,
@@ -221,7 +222,7 @@ def _pretrained(
     config_file = cached_file(source, "config.json")
     kept_digests = CheckpointDigests(Path(config_file).parent, dtype)
     transformers_logging.disable_progress_bar()
-    told = transformers_logging.get_verbosity()
+    verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # its report of the weights is judged below
     try:
         model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
@@ -236,7 +237,7 @@ def _pretrained(
             device_map=device if torch_device(device).type == "cuda" else None,
         )
     finally:
-        transformers_logging.set_verbosity(told)
+        transformers_logging.set_verbosity(verbosity)
     _check_weights(source, model, report)
     loaded = LanguageModel(name, model.to(device), tokenizer)
     kept_digests.attach(loaded.weights)
@@ -327,37 +328,56 @@ def _first(names: Iterable[str], most: int = 3) -> str:
 
 @torch.inference_mode()
 def _ready(loaded: LanguageModel) -> LanguageModel:
-    """Freeze, switch to evaluation, choose the attention path, and compare scores with the model's own."""
-    model = loaded.model.requires_grad_(False).eval()
-    name = loaded.name
+    """Freeze, switch to evaluation, choose the attention path, and check that packed texts score alike."""
+    network = loaded.model.requires_grad_(False).eval()
     # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
     if loaded.masked:
         return loaded
-    ids = (*prompt_ids(loaded, _PROMPT), *answer_ids(loaded, _ANSWER))
-    read = tuple(loaded.tokenizer(f"{_PROMPT} {_ANSWER}")["input_ids"])
-    if read != ids:
-        tokens = loaded.tokenizer.convert_ids_to_tokens(read)
-        raise ModelError(f"the tokenizer of {name} reads a prompt and its answer as {tokens}")
-    text = torch.tensor([ids], device=loaded.device)
-    logits = model(input_ids=text, attention_mask=torch.ones_like(text)).logits[0, :-1]
-    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    own = scores.gather(-1, text[0, 1:, None])[:, 0]
-    eager = loaded.layout.architecture.eager_only
-    model.set_attn_implementation("eager" if eager else TILED)
-    forest, longer = Forest(), Forest()  # the latter ends where the context does
-    forest.add(ids)
-    longer.add((*ids, ids[-1]))
-    packed = pack([forest, longer], loaded)
-    packed.positions[1] += loaded.context_length - 1 - len(ids)
-    hidden = hidden_states(loaded, packed.ids, packed.positions, packed.visible)
-    place = torch.arange(len(own), device=hidden.device)
-    found, _ = vocabulary_scores(loaded, hidden[0], place, text[0, 1:])
+    ids = _ids_of_a_fact(loaded)
+    expected = _scores_of_the_network(loaded, ids)
+    network.set_attn_implementation("eager" if loaded.layout.architecture.eager_only else TILED)
+    difference = (_packed_scores(loaded, ids) - expected).abs()
     tolerance = torch.finfo(loaded.dtype).eps ** 0.5  # half of the digits
-    if not bool(((found - own).abs() <= tolerance * (1 + own.abs())).all()):
+    if not bool((difference <= tolerance * (1 + expected.abs())).all()):
         raise ModelError(
-            f"{name} cannot be used in {loaded.dtype_name}: packed texts have other"
+            f"{loaded.name} cannot be used in {loaded.dtype_name}: packed texts have other"
             " log-probabilities; it overflows, changes logits after the head, or its attention"
             " needs more than positions"
         )
     return loaded
+
+
+def _ids_of_a_fact(loaded: LanguageModel) -> Ids:
+    """A prompt's and its answer's token ids, which must be those of the whole text."""
+    ids = (*prompt_ids(loaded, _PROMPT), *answer_ids(loaded, _ANSWER))
+    ids_of_text = tuple(loaded.tokenizer(f"{_PROMPT} {_ANSWER}")["input_ids"])
+    if ids_of_text != ids:
+        tokens = loaded.tokenizer.convert_ids_to_tokens(ids_of_text)
+        raise ModelError(
+            f"the tokenizer of {loaded.name} reads a prompt and its answer as {tokens}"
+        )
+    return ids
+
+
+def _scores_of_the_network(loaded: LanguageModel, ids: Ids) -> Tensor:
+    """Log-probabilities of all tokens but the first [tokens - 1], by transformers' own forward pass."""
+    text = torch.tensor([ids], device=loaded.device)
+    logits = loaded.model(input_ids=text, attention_mask=torch.ones_like(text)).logits[0, :-1]
+    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    return scores.gather(-1, text[0, 1:, None])[:, 0]
+
+
+def _packed_scores(loaded: LanguageModel, ids: Ids) -> Tensor:
+    """The same tokens' log-probabilities, packed next to a longer text that ends where the context does."""
+    forest = Forest()
+    forest.add(ids)
+    longer = Forest()
+    longer.add((*ids, ids[-1]))
+    packed = pack([forest, longer], loaded)
+    packed.positions[1] += loaded.context_length - 1 - len(ids)
+    hidden = hidden_states(loaded, packed.ids, packed.positions, packed.visible)
+    predicted = torch.tensor(ids[1:], device=hidden.device)
+    columns = torch.arange(len(predicted), device=hidden.device)
+    scores, _ = vocabulary_scores(loaded, hidden[0], columns, predicted)
+    return scores

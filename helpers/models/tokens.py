@@ -134,15 +134,17 @@ def ids_of_questions(
     texts: dict[str, list[str]] = {}
     for prompt, answers in questions:
         texts.setdefault(separators[prompt], []).extend(answers)
-    known = {each: ids_of_answers(model, own, each) for each, own in texts.items()}
-    found = []
+    ids_after = {
+        separator: ids_of_answers(model, answers, separator) for separator, answers in texts.items()
+    }
+    tokenised = []
     for prompt, answers in questions:
-        ids = prompts[prompt]
-        own = [known[separators[prompt]][answer] for answer in answers]
-        longest = max(map(len, own), default=1)
-        check_length(model, f"{prompt} …", len(ids) + longest - 1)
-        found.append((ids, own))
-    return found
+        ids_of_prompt = prompts[prompt]
+        ids_of_this = [ids_after[separators[prompt]][answer] for answer in answers]
+        longest = max((len(ids) for ids in ids_of_this), default=1)
+        check_length(model, f"{prompt} …", len(ids_of_prompt) + longest - 1)
+        tokenised.append((ids_of_prompt, ids_of_this))
+    return tokenised
 
 
 def subject_prompts(
@@ -153,16 +155,20 @@ def subject_prompts(
     for prompt in prompts:
         check_prompt(prompt)
     encoded = model.tokenizer(prompts, return_offsets_mapping=True)
-    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    found = []
-    for template, (ids, offsets) in zip(templates, pairs, strict=True):
-        end = template.index("{}") + len(subject.rstrip())
+    with_offsets = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    with_subject = []
+    for template, (ids, offsets) in zip(templates, with_offsets, strict=True):
+        subject_end = template.index("{}") + len(subject.rstrip())  # in letters
         # Special tokens have empty spans and are never the subject's last token.
-        inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > a]
-        if not inside:
+        before_end = [
+            position
+            for position, (start, end) in enumerate(offsets)
+            if start < subject_end and end > start
+        ]
+        if not before_end:
             raise TokenError(f"the tokenizer drops the subject {subject!r}")
-        found.append(SubjectPrompt(tuple(ids), inside[-1]))
-    return found
+        with_subject.append(SubjectPrompt(tuple(ids), before_end[-1]))
+    return with_subject
 
 
 def subject_prompt(model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
@@ -268,8 +274,8 @@ def chat_prompt(model: LanguageModel, message: str) -> str:
     """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
     text = chat_text(model, message)
     prompt = text.removeprefix(model.tokenizer.decode(prompt_prefix(model)))
-    own = _encoded(model, [text], add_special_tokens=False)
-    if [prompt_ids(model, prompt)] != own:
+    ids_of_text = _encoded(model, [text], add_special_tokens=False)
+    if [prompt_ids(model, prompt)] != ids_of_text:
         raise TokenError("the tokenizer adds special tokens that its chat template lacks")
     return prompt
 
