@@ -38,6 +38,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((ABLATIONS, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
     *((CONSTRUCTION, {"source": name}) for name in ("nosuch", "httpfoo")),
     *((KLOB, v) for v in ({"source": "x"}, {"examples": 0}, {"share": 2.0}, {"counts": [-1]})),
+    (KLOB, {"late": 0}),
     *((KLOB, {name: ["nosuch"]}) for name in ("published", "locators")),
     *((THINKEDIT, {name: "nosuch"}) for name in ("method", "layout", "benchmark")),
     *((THINKEDIT, {name: n}) for name in ("samples", "max_new_tokens") for n in (0, -1)),

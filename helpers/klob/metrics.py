@@ -7,7 +7,8 @@ inside an example and Sim_all the similarity of its sets to those of the whole s
     RSD  = 1 − SD_nonfactual / SD_factual                (KLoB, Section 3.4, before clipping at 0)
 
 Functions and tables give *unclipped* values, because a mean of clipped values is positive for a random
-locator; ``paper_similarity`` and the columns *(paper)* of tables have the paper's own. Arguments ``examples`` are indices into the sentences of a subtask, [examples, sentences].
+locator; ``paper_similarity`` and the tables' columns *(paper)* have the paper's own. Arguments
+``examples`` are indices into the sentences of a subtask, [examples, sentences].
 """
 
 from __future__ import annotations
