@@ -37,9 +37,10 @@ def headlines() -> list[Headline]:
             " neurons for paraphrases",
             f"A fact's wordings share neurons for all {len(real)} methods: RSim, which is 0 where they share"
             f" no more than any two sentences and 1 where they share all, is {ends[0]:.2f} to"
-            f" {ends[1]:.2f}. A chain and its fact share barely more knowledge neurons than random sentence pairs (RSim"
-            f" {relevance['mean']:.2f} and {chance:.2f}). For no locator does a fact's own attribution"
-            f" predict its best layers better than another fact's (n = {len(gains)}).",
+            f" {ends[1]:.2f}. A chain and its fact share barely more knowledge neurons than random"
+            f" sentence pairs (RSim {relevance['mean']:.2f} and {chance:.2f}). For no locator"
+            f" does a fact's own attribution predict its best layers better than another fact's"
+            f" (n = {len(gains)}).",
             (
                 (
                     "what a fact's own causal trace adds (rank correlation with gain)",
