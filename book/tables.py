@@ -107,7 +107,8 @@ def _klob(folder: Path) -> Iterator[str]:
         similarities, sentences = run.joined("similarities"), run.joined("sentences")
         yield "### " + escaped(f"{run.about.source['model']} on {run.about.source['dataset']}")
         yield (
-            f"{escaped(made_of(run))}. Unclipped mean (95 % interval over examples). "
+            f"{escaped(made_of(run))}. Unclipped mean (95 % interval); "
+            "columns (paper): the mean of clipped values with the paper's shortcut for Sim_all. "
             "The paper prints no results of locating methods, so there is none next to ours."
         )
         for granularity in sorted(similarities["granularity"].unique()):

@@ -52,7 +52,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
 }
 _LEAST = {
-    **dict.fromkeys(("records", "first", "examples", "most_rows", "checkpoints"), 1),
+    **dict.fromkeys(("records", "first", "examples", "most_rows", "checkpoints", "late"), 1),
     **dict.fromkeys(("samples", "permutations", "max_new_tokens"), 1),
     **dict.fromkeys(("seed", "counts", "edited_facts", "temperature", "keep"), 0),
     **dict.fromkeys(("neighbours", "factors", "margins"), 0),

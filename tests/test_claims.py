@@ -13,7 +13,7 @@ import pytest
 
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import edit_gains, layer_mass, locality_table
-from helpers.klob.tables import criteria_table
+from helpers.klob.tables import criteria_table, paper_values, wordings_text
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
 from helpers.peak.ablations import (
@@ -209,3 +209,24 @@ def test_locators_of_notebook_05():
     tested = locality_table(gains, layer_mass(run.joined("layers"), gains.index))
     assert len(gains) == 12
     assert tested["p_value"].min() > 0.05
+    assert tested.attrs["twins"] == {"logit-neuron": "activation"}
+    tops = tested[(tested["pairing"] == "specific") & (tested["locator"] != "random")]["high"]
+    assert "reaches only 0.16 (0.04 to 0.29), which four of the seven locators' intervals" in text
+    assert (int((tops > 0.16).sum()), len(tops)) == (4, 7)
+
+
+def test_wordings_of_notebook_05():
+    text, run = text_of("05"), archive("klob").get("smollm2-135m_klob-mini")
+    assert "0.22 to 0.42; 0.12 to 0.31 as the paper computes it" in text
+    kinds = run.joined("similarities"), run.joined("sentences")
+    papers = paper_values(*kinds, granularity="neuron").drop(["random", "constant"])
+    ends = papers[["consistency", "relevance"]].agg(["min", "max"]).round(2)
+    assert ends.to_dict("list") == {"consistency": [0.12, 0.31], "relevance": [0.0, 0.07]}
+    assert "0.18 to 0.38 in wordings that the paper prints, and 0.28 to 0.48" in text
+    table = wordings_text(kinds[0], granularity="neuron").iloc[:6]
+    printed, corrected = (
+        table[name].str.split().str[0].astype(float) for name in ("as printed", "corrected")
+    )
+    assert (printed.min(), printed.max()) == (0.18, 0.38)
+    assert (corrected.min(), corrected.max()) == (0.28, 0.48)
+    assert (printed < corrected).all()

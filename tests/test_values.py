@@ -41,6 +41,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((CONSTRUCTION, v) for v in ({"random_false": -1}, {"rule": "best"}, {"until": "2021"})),
     *((RUNS, v) for v in ({"rule": "best"}, {"hard_share": 1.5}, {"threshold": -0.1})),
     *((KLOB, v) for v in ({"source": "x"}, {"examples": 0}, {"share": 2.0}, {"counts": [-1]})),
+    (KLOB, {"late": 0}),
     *((KLOB, {name: ["nosuch"]}) for name in ("published", "locators")),
     *((THINKEDIT, {name: "nosuch"}) for name in ("method", "layout", "benchmark")),
     *((THINKEDIT, {name: n}) for name in ("samples", "max_new_tokens") for n in (0, -1)),

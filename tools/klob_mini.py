@@ -2,7 +2,10 @@
 
 Facts are the packaged ones about countries and cities with a single answer, and those compiled by
 hand in ``packaged/klob/facts.tsv``; those that smollm2-135m recalls stay. c is made of triples in the
-wordings of Table 3, r of two-hop chains, u of random dictionary words.
+wordings of Table 3, slips corrected, r of two-hop chains, u of random dictionary words.
+
+``python -m tools.klob_mini --paper FOLDER`` writes the packaged examples with Table 3's wordings as
+printed; ``source: FOLDER`` in a params file of notebook 05 evaluates them.
 """
 
 from __future__ import annotations
@@ -12,16 +15,16 @@ import random
 import string
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-import yaml
+import typer
 from pydantic import TypeAdapter
 
-from helpers.klob.examples import ConsistencyExample, RelevanceExample
+from helpers.klob.examples import SCHEMAS, ConsistencyExample, RelevanceExample, read_examples
 from helpers.klob.tables import SUBTASKS
+from helpers.klob.templates import RelationTemplates, load_templates
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.language_model import LanguageModel
@@ -40,31 +43,6 @@ COUNTRY_RELATIONS = ("P17", "P30", "P36", "P37", "P38", "P140")
 # Second hops that lead back to the chain's subject, or follow from the first alone.
 EXCLUDED = (("P36", "P1376"), ("P1376", "P36"), ("P36", "P17"), ("P17", "P1376"))
 _AT_ONCE = 32  # questions of a relation that share one packed row
-
-
-@dataclass(frozen=True)
-class RelationTemplates:
-    """Three wordings of one relation (see ``packaged/klob/templates.yaml``)."""
-
-    label: str
-    description: str
-    templates: tuple[str, ...]
-    table_3: bool
-
-    def clozes(self, subject: str) -> tuple[str, ...]:
-        """The three sentences about ``subject``, each ending in its slot."""
-        filled = (template.replace("[X]", subject) for template in self.templates)
-        return tuple(text.removesuffix(" [Y]") + SLOT for text in filled)
-
-
-def load_templates() -> dict[str, RelationTemplates]:
-    """Templates by relation, corrected where Table 3 as printed has a slip."""
-    found = {}
-    for relation, entry in yaml.safe_load((FOLDER / "templates.yaml").read_text("utf-8")).items():
-        label, wordings = f"{entry['keyword']}_({relation})", tuple(entry["templates"])
-        printed = entry.get("table_3", True)
-        found[relation] = RelationTemplates(label, entry["description"], wordings, printed)
-    return found
 
 
 def mini_triples(*, cities: int = 400) -> list[Triple]:
@@ -181,8 +159,34 @@ def at_most(items: Sequence[Item], limit: int, key: Callable[[Item], Hashable]) 
     return [items[index] for index in sorted(kept)]
 
 
-def main() -> None:
-    """Build klob-mini's three files."""
+def paper_examples() -> tuple[Sequence[Any], ...]:
+    """The packaged examples of c, r and u, a fact's three sentences in Table 3's wordings as printed.
+
+    Facts, chain sentences and random words are the same, so that only the wordings differ.
+    """
+    printed = {templates.label: templates for templates in load_templates("paper").values()}
+
+    def wordings(fact: Triple) -> tuple[str, ...]:
+        subject, label, _ = fact
+        return printed[label].clozes(subject)
+
+    consistency, relevance, unbiasedness = (
+        list(read_examples(subtask).values()) for subtask in SCHEMAS
+    )
+    facts = [ConsistencyExample(wordings(e.fact), e.fact) for e in consistency]
+    chains = [
+        RelevanceExample(e.fact, e.chain, wordings(e.fact), e.chain_prompt) for e in relevance
+    ]
+    return facts, chains, unbiasedness
+
+
+def main(paper: Path | None = None) -> None:
+    """Build klob-mini's three files; or write them in the paper's wordings to the folder ``paper``."""
+    if paper:
+        paper.mkdir(parents=True, exist_ok=True)
+        for subtask, examples in zip(SUBTASKS, paper_examples(), strict=True):
+            save_examples(examples, paper / f"KLoB-{subtask[0]}.jsonl")
+        return
     from english_words import get_english_words_set  # Webster's Second, as NLTK's
 
     templates, triples = load_templates(), mini_triples()
@@ -210,4 +214,4 @@ def save_examples(examples: Iterable[Any], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from helpers.klob.metrics import Units, edit_gains, layer_mass, locality_table
+from helpers.klob.metrics import Units, edit_gains, layer_mass, locality_table, profile_twins
 from helpers.klob.tables import LABELS, criteria_table, made_of, made_with
 from helpers.results.archive import Run
 from helpers.results.figure import figure
@@ -148,7 +148,8 @@ def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
     """Gains of a run's edits, located mass, and what they are of."""
     gains = edit_gains(run.joined("edits"))
     mass = layer_mass(run.joined("layers"), gains.index)
-    return gains, mass, f"{made_with(run)}; ROME at every layer, {len(gains)} facts"
+    twins = "".join(f"; {LABELS[t]}: as {LABELS[of]}" for t, of in profile_twins(mass).items())
+    return gains, mass, f"{made_with(run)}; ROME at every layer, {len(gains)} facts{twins}"
 
 
 @figure("05_layers", needs=("edits", "layers"), **PUBLISHED)
@@ -156,7 +157,8 @@ def layer_curves(run: Run) -> Figure:
     """Where editing works and where locators see the facts: the two steps of KLoB's Figure 1."""
     gains, mass, of = _edited(run)
     outcome = gains.to_numpy()
-    names = [name for name in LABELS if name in mass and name not in CONTROLS]
+    twins = profile_twins(mass)
+    names = [name for name in LABELS if name in mass and name not in (*CONTROLS, *twins)]
     height = 0.26 * len(names)
     drawn, (upper, lower) = plt.subplots(
         2, 1, figsize=(7.2, height + 3.0), sharex=True, height_ratios=[1.6, height + 0.4]

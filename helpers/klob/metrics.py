@@ -7,7 +7,8 @@ inside an example and Sim_all the similarity of its sets to those of the whole s
     RSD  = 1 − SD_nonfactual / SD_factual                (KLoB, Section 3.4, before clipping at 0)
 
 Functions and tables give *unclipped* values, because a mean of clipped values is positive for a random
-locator. Arguments ``examples`` are indices into the sentences of a subtask, [examples, sentences].
+locator; ``paper_similarity`` and the tables' columns *(paper)* have the paper's own. Arguments
+``examples`` are indices into the sentences of a subtask, [examples, sentences].
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ Numbers = NDArray[np.float64]
 
 SHARES = (0.001, 0.005, 0.01, 0.05)
 DEFAULT_SHARE = 0.01
+SAME_PROFILE = 0.95  # ours; on smollm2-135m 0.99 for one pair of locators, then 0.80
 
 
 def located_count(units: int, share: float) -> int:
@@ -129,6 +131,17 @@ def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
     return np.where(constant, 0.0, (inside - everywhere) / np.where(constant, 1.0, room))
 
 
+def paper_similarity(candidate: ArrayLike, mean_scores: ArrayLike) -> Numbers:
+    """RSim of each example as KLoB computes it, clipped and with the shortcut for Sim_all:
+
+        RSim = max((Sim_cand − Sim(x_all, x_cand)) / (1 − Sim(x_all, x_cand)), 0)
+
+    (Section 3.4 and Figure 3 for the formula, Appendix A for x_all, the top units of the subtask's mean
+    scores.) ``mean_scores`` are Sim(x_all, x_cand), averaged over an example's sentences.
+    """
+    return np.maximum(relative_similarity(candidate, mean_scores), 0)
+
+
 def relative_standard_deviation(factual: ArrayLike, nonfactual: ArrayLike) -> Estimate:
     """Unclipped RSD with its 95 % interval, from each sentence's standard deviation over units; NaN where
     factual scores never vary. Both kinds are series with a level ``relation`` where it is known.
@@ -205,6 +218,25 @@ def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, Numbers]:
     return mass
 
 
+def profile_twins(mass: Mapping[str, Numbers]) -> dict[str, str]:
+    """Locators whose mass goes over the layers as an earlier one's does, with that one's name.
+
+    The mean over facts of Spearman's correlation of the two profiles is at least ``SAME_PROFILE``. Where
+    layers are compared the two are one locator: both together would count it twice. Their located
+    *neurons* may differ.
+    """
+    twins = dict[str, str]()
+    for name, curves in mass.items():
+        for earlier in mass:
+            if earlier == name:
+                break
+            same = np.nanmean(rank_correlations(mass[earlier], curves).diagonal())
+            if earlier not in twins and same >= SAME_PROFILE:
+                twins[name] = earlier
+                break
+    return twins
+
+
 def rank_correlations(mass: Numbers, outcome: Numbers) -> Numbers:
     """Spearman's correlation of mass i with outcome j over layers, [facts, facts]; NaN for constants."""
     ranks = [stats.rankdata(curves, axis=1) for curves in (mass, outcome)]
@@ -222,12 +254,14 @@ def locality_table(
     Both are [facts, layers]. Per locator a row ``own`` (the mean over facts with their own gains), ``other``
     (the control with *other* facts' gains, which holds what is common to all) and ``specific`` (their
     difference); *p_value* of own where gains are dealt at random, and the mean curves' correlation as
-    *average*. The constant locator's profile is no fact's: it is omitted.
+    *average*. The constant locator's profile is no fact's: it is omitted. So are ``profile_twins``, which
+    ``attrs["twins"]`` names.
     """
     outcome = gains.to_numpy(dtype=float)
     rows = list[dict[str, Any]]()
     facts = np.arange(len(outcome))
-    for name in [name for name in mass if name != "constant"]:
+    twins = profile_twins(mass)
+    for name in [name for name in mass if name != "constant" and name not in twins]:
         table = rank_correlations(mass[name], outcome)
         own = table.diagonal()
         foreign = table.copy()
@@ -244,4 +278,6 @@ def locality_table(
         for pairing, estimate in estimates.items():
             row = {"pairing": pairing, **common, **asdict(estimate), "could_show": could_show}
             rows.append(row)
-    return pd.DataFrame(rows)
+    tests = pd.DataFrame(rows)
+    tests.attrs["twins"] = twins
+    return tests

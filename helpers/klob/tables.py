@@ -11,11 +11,13 @@ import pandas as pd
 
 from helpers.klob.metrics import (
     DEFAULT_SHARE,
+    paper_similarity,
     relative_similarity,
     relative_standard_deviation,
 )
+from helpers.klob.templates import corrected_relations
 from helpers.results.archive import Run, model_words
-from helpers.results.notes import with_power, with_relations
+from helpers.results.notes import with_note, with_power, with_relations
 from helpers.results.statistics import mean_interval
 from helpers.results.text import published_table
 
@@ -84,15 +86,39 @@ def criteria_table(
     return table.rename(columns={"subtask": "criterion"})
 
 
+def paper_values(
+    similarities: pd.DataFrame,
+    sentences: pd.DataFrame,
+    *,
+    granularity: str,
+    share: float = DEFAULT_SHARE,
+) -> pd.DataFrame:
+    """The three criteria as KLoB computes them, [locators, criteria]: the mean of ``paper_similarity``
+    over examples, and RSD = max(1 − SD_nonfactual / SD_factual, 0) (Section 3.4).
+    """
+    rows = similarities.query("granularity == @granularity and share == @share")
+    clipped = paper_similarity(rows["candidate"], rows["mean_scores"])
+    means = rows.assign(clipped=clipped).groupby(["locator", "subtask"])["clipped"].mean()
+    spread = rsd_table(sentences.query("granularity == @granularity"), similarities)
+    values = means.unstack("subtask")
+    values[SUBTASKS[2]] = spread.set_index("locator")["mean"].clip(lower=0)
+    return values.reindex(columns=list(SUBTASKS))
+
+
 def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Locator by criterion: the unclipped mean and its interval; and the number of examples of each
-    criterion where locators differ in it.
+    """Locator by criterion: the unclipped mean and its interval, the value as the paper computes it
+    (``paper_values``); and the number of examples of each criterion where locators differ in it.
     """
     table = criteria_table(similarities, sentences, **how)
     below = table.attrs
     table = table.assign(cell=table.apply(_interval, axis=1))
-    wide = table.pivot(index="locator", columns="criterion", values="cell")
-    wide = wide.reindex(columns=list(SUBTASKS))
+    ours = table.pivot(index="locator", columns="criterion", values="cell")
+    papers = paper_values(similarities, sentences, **how).reindex(ours.index)
+    columns = {}
+    for criterion in SUBTASKS:
+        columns[criterion] = ours.get(criterion)
+        columns[f"{criterion} (paper)"] = papers[criterion].map("{:.2f}".format)
+    wide = pd.DataFrame(columns, index=ours.index).replace("nan", "n/a")
     rows = pd.concat([similarities, sentences.query("subtask == 'unbiasedness'")])
     counts = rows.groupby(["locator", "subtask"])["example"].nunique().unstack()
     counts = counts.reindex(columns=list(SUBTASKS)).fillna(0).astype(int).astype(str)
@@ -100,6 +126,32 @@ def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: An
     shown = named_rows(wide.assign(n=examples) if examples.nunique() > 1 else wide)
     shown.attrs = below
     return shown
+
+
+def wordings_text(
+    similarities: pd.DataFrame, *, granularity: str, share: float = DEFAULT_SHARE
+) -> pd.DataFrame:
+    """Consistency (unclipped RSim) of the examples in Table 3's wordings as printed, and of those in
+    corrected ones; a relation has either. Sim_all is over both kinds.
+    """
+    rows = similarities.query(
+        "subtask == 'consistency' and granularity == @granularity and share == @share"
+    )
+    is_corrected = rows["relation"].isin(corrected_relations())
+    groups = {
+        "all": rows,
+        "as printed": rows[~is_corrected],
+        "corrected": rows[is_corrected],
+    }
+    columns = {}
+    notes = []
+    for name, part in groups.items():
+        table = rsim_table(part)
+        by_locator = table.set_index("locator")
+        columns[name] = by_locator.apply(_interval, axis=1)
+        columns[f"n, {name}"] = by_locator["n"]
+        notes.append(f"{name}: {table.attrs['below']}")
+    return with_note(named_rows(pd.DataFrame(columns)), *notes)
 
 
 def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:
@@ -154,6 +206,8 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
         "mean curves": own["average"].map(signed),
     }
     shown = named_rows(pd.DataFrame(columns, index=own.index))
+    twins = table.attrs.get("twins", {})
+    with_note(shown, *(f"{LABELS[twin]}: as {LABELS[of]}" for twin, of in twins.items()))
     return with_power(shown, specific["could_show"], specific["n"], digits=2)
 
 

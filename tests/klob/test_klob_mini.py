@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 from helpers.klob.examples import read_examples
+from helpers.klob.templates import corrected_relations, load_templates
 from helpers.results.text import published_table
 from helpers.triples.sources import read_facts
-from tools.klob_mini import COMPILED, consistency_example, load_templates, relevance_example
+from tools.klob_mini import COMPILED, consistency_example, main, relevance_example
 
 TEMPLATES = load_templates()
 
@@ -39,6 +41,25 @@ def test_packaged_sentences_follow_from_the_templates_and_are_balanced() -> None
     assert len({e.fact for e in facts}) == len(facts)
     assert max(Counter(e.fact[1] for e in facts).values()) <= 50
     assert max(Counter((e.chain[1], e.chain[3]) for e in chains).values()) <= 25
+
+
+def test_corrected_wordings_and_those_as_printed(tmp_path: Path) -> None:
+    """The same facts in both; Table 3 has slips in a third, and other relations' sentences in P17, P36."""
+    main(paper=tmp_path)
+    corrected = list(read_examples("consistency").values())
+    printed = list(read_examples("consistency", tmp_path).values())
+    assert [e.fact for e in corrected] == [e.fact for e in printed]
+    differ = [c.fact[1] for c, p in zip(corrected, printed, strict=True) if c.prompts != p.prompts]
+    assert (len(corrected), len(differ)) == (492, 159)
+    assert set(differ) <= corrected_relations()
+    assert sum(property_of(label) in ("P17", "P36") for label in differ) == 100
+    (paris,) = (e.prompts[0] for e in printed if e.fact[:2] == ("France", "capital_(P36)"))
+    assert paris == "France is the capital of _"  # as in the table
+    chains = [list(read_examples("relevance", s).values()) for s in ("klob-mini", tmp_path)]
+    assert [(e.chain, e.chain_prompt) for e in chains[0]] == [
+        (e.chain, e.chain_prompt) for e in chains[1]
+    ]
+    assert read_examples("unbiasedness", tmp_path) == read_examples("unbiasedness")
 
 
 def test_every_relation_of_the_paper_has_templates_and_a_keyword() -> None:

@@ -17,7 +17,9 @@ from helpers.klob.metrics import (
     located_count,
     located_units,
     pairwise_baseline,
+    paper_similarity,
     permutation_null,
+    profile_twins,
     rank_correlations,
     relative_similarity,
     relative_standard_deviation,
@@ -230,3 +232,37 @@ def test_the_locality_test_distinguishes_facts_from_layers() -> None:
     assert abs(specific["mean"]) < 0.1
     assert own["average"] > 0.8
     assert own["p_value"] > 0.05
+
+
+def test_the_papers_rsim_clips_each_example_and_takes_the_shortcut() -> None:
+    """KLoB, Section 3.4 and Appendix A, in units "a" to "h" with two located for each sentence."""
+    sets, top = sets_of("ab", "ab", "ac", "cd"), sets_of("ac")[0]
+    counts = np.array([3, 2, 2, 1, 0, 0, 0, 0])
+    found = [
+        example_similarities(pair, counts, top, 4, "consistency") for pair in (sets[:2], sets[2:])
+    ]
+    # "ab", "ab": Sim_cand 1, Sim(ac, ab) = 1/2 twice. "ac", "cd": 1/2, Sim(ac, ac) = 1, Sim(ac, cd) = 1/2.
+    assert [row["mean_scores"] for row in found] == [0.5, 0.75]
+    values = paper_similarity(
+        [row["candidate"] for row in found], [row["mean_scores"] for row in found]
+    )
+    assert values.tolist() == [
+        1,
+        0,
+    ]  # (1 − 1/2) / (1 − 1/2); (1/2 − 3/4) / (1 − 3/4) = −1 is clipped
+    assert paper_similarity([1.0], [1.0]).tolist() == [0]
+
+
+def test_a_profile_that_repeats_an_earlier_one_is_counted_once() -> None:
+    generator = np.random.default_rng(0)
+    first, other = generator.random((2, 6, 30))
+    mass = {"activation": first, "fisher": other, "logit-neuron": 2 * first, "random": 1 - first}
+    assert profile_twins(mass) == {"logit-neuron": "activation"}
+    mass["causal-tracing"] = first**2  # the same ranks: a twin of the first, not of its twin
+    assert profile_twins(mass)["causal-tracing"] == "activation"
+    gains = pd.DataFrame(generator.random((6, 30)))
+    tests = locality_table(gains, mass)
+    assert set(tests["locator"]) == {"activation", "fisher", "random"}
+    text = locality_text(tests)
+    assert "logit attribution, neuron: as activation" in text.attrs["below"]
+    assert "logit attribution, neuron" not in text.index

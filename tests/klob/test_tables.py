@@ -77,7 +77,12 @@ def test_rsim_and_rsd_by_hand(similarities: pd.DataFrame, sentences: pd.DataFram
 def test_criteria_cells(similarities: pd.DataFrame, sentences: pd.DataFrame) -> None:
     table = tables.criteria_text(similarities, sentences, granularity="neuron", share=0.01)
     assert table.index.tolist() == ["knowledge neurons (IG)", "random (control)"]
-    assert [cell[:7] for cell in table.iloc[0]] == ["+0.56 (", "+0.56 (", "-0.50"]  # and no n
+    ours = table[["consistency", "relevance", "unbiasedness"]]
+    assert [cell[:7] for cell in ours.iloc[0]] == ["+0.56 (", "+0.56 (", "-0.50"]
+    # each at (0.3, 0.4, 0.5) / 0.8 with the shortcut; the paper's RSD is no less than 0
+    papers = ["consistency (paper)", "relevance (paper)", "unbiasedness (paper)"]
+    assert table[papers].iloc[0].tolist() == ["0.50", "0.50", "0.00"]
+    assert list(table) == [name for pair in zip(ours, papers, strict=True) for name in pair]  # no n
     assert table["unbiasedness"].tolist() == ["-0.50"] * 2  # one sentence has no interval
     assert table.attrs["below"] == "too few relations for tests (1): intervals over records"
     fewer = similarities.query("locator == 'random' or example < 2")
@@ -104,6 +109,28 @@ def test_intervals_are_by_relation_where_there_are_eight(
     assert again.attrs["below"] == "intervals and tests by relation (8 relations)"
     spread = tables.rsd_table(sentences, similarities)
     assert spread["low"].isna().all()
+
+
+def test_papers_values_are_clipped_for_each_example(
+    similarities: pd.DataFrame, sentences: pd.DataFrame
+) -> None:
+    """Sim_cand 0.5, 0.6, 0.7 against a shortcut of 0.6: RSim −1/4, 0 and 1/4, whose clipped mean is 1/12."""
+    central = similarities.assign(mean_scores=0.6)
+    values = tables.paper_values(central, sentences, granularity="neuron", share=0.01)
+    assert values["consistency"].tolist() == pytest.approx([1 / 12] * 2)
+
+
+def test_examples_in_wordings_as_printed_are_apart_from_corrected_ones(
+    similarities: pd.DataFrame,
+) -> None:
+    """Of three examples two are of P17, whose templates are corrected, and one of P50, as printed."""
+    relations = {0: "is-located_(P17)", 1: "is-located_(P17)", 2: "author_(P50)"}
+    labelled = similarities.assign(relation=similarities["example"].map(relations))
+    table = tables.wordings_text(labelled, granularity="neuron", share=0.01)
+    row = table.loc["random (control)"]
+    assert row[["n, all", "n, as printed", "n, corrected"]].tolist() == [3, 1, 2]
+    assert row["as printed"] == "+0.67"  # (0.7 − 0.1) / 0.9
+    assert row["corrected"].startswith("+0.50 (")  # (0.4 + 0.5) / 0.9 / 2
 
 
 def test_null_and_gap(similarities: pd.DataFrame, null: pd.DataFrame) -> None:

@@ -17,6 +17,7 @@ def headlines() -> list[Headline]:
     kinds = run.joined("similarities"), run.joined("sentences")
     table = criteria_table(*kinds, granularity="neuron", share=SHARE)
     real = table[~table["locator"].isin(CONTROLS) & (table["criterion"] == "consistency")]
+    ends = real["mean"].agg(["min", "max"]).tolist()
     neurons = table[table["locator"] == "knowledge-neurons"].set_index("criterion").to_dict("index")
     consistency, relevance = neurons["consistency"], neurons["relevance"]
     dealt = run.joined("null").query("locator == 'knowledge-neurons' and subtask == 'relevance'")
@@ -34,10 +35,12 @@ def headlines() -> list[Headline]:
             "05",
             "Among twelve facts no locator predicts where a given fact is best edited; all select similar"
             " neurons for paraphrases",
-            f"A fact's wordings share neurons for all {len(real)} methods. A chain and its fact share"
-            f" barely more knowledge neurons than random sentence pairs (RSim"
-            f" {relevance['mean']:.2f} and {chance:.2f}). For no locator does a fact's own attribution"
-            f" predict its best layers better than another fact's (n = {len(gains)}).",
+            f"A fact's wordings share neurons for all {len(real)} methods: RSim, which is 0 where they share"
+            f" no more than any two sentences and 1 where they share all, is {ends[0]:.2f} to"
+            f" {ends[1]:.2f}. A chain and its fact share barely more knowledge neurons than random"
+            f" sentence pairs (RSim {relevance['mean']:.2f} and {chance:.2f}). For no locator"
+            f" does a fact's own attribution predict its best layers better than another fact's"
+            f" (n = {len(gains)}).",
             (
                 (
                     "what a fact's own causal trace adds (rank correlation with gain)",
@@ -47,8 +50,9 @@ def headlines() -> list[Headline]:
                 ("their relevance (RSim)", ranged(relevance)),
             ),
             "05_locality",
-            "Shown for klob-mini, SmolLM2-135M-Instruct (4-bit weights, dequantised). Also shown: Gemma 3"
-            " 270M, Qwen2.5-Coder 1.5B. Not shown: the official files, edits of a second model. The"
-            " paper reports no results.",
+            "Shown for klob-mini (our reconstruction of KLoB's data), SmolLM2-135M-Instruct (4-bit weights,"
+            " dequantised). Also shown: Gemma 3 270M, Qwen2.5-Coder 1.5B. Not shown: the official files,"
+            " edits of a second model. The paper reports no results. Gain is how far ROME's edit moves the"
+            " new answer past the old one.",
         )
     ]
