@@ -57,10 +57,10 @@ def main(
     label = "_".join([*([] if grow == "model" else [model]), methods])
     report = Report(f"editing_{grow}", "record", torch_dtype(dtype), device, label, folder)
     for name in growing if grow == "model" else (model,):
-        language_model = models.load(name, dtype=dtype, device=device)
+        lm = models.load(name, dtype=dtype, device=device)
         options: dict[str, Any] = {"preset": preset or preset_of(name)}
         for method in methods.split(","):
-            editor = editor_of(method, language_model, options)
+            editor = editor_of(method, lm, options)
             if editor is None:
                 continue
             for count in counts:
@@ -68,8 +68,8 @@ def main(
                 series = "editing" if grow == "methods" else method
                 report.measure(series, x, *editing_calls(method, editor, chosen[:count], plain))
         x = name if grow == "model" else "scoring"
-        report.measure("scoring", x, *scoring_calls(language_model, chosen[:records], plain))
-        del editor, language_model  # before the next one comes
+        report.measure("scoring", x, *scoring_calls(lm, chosen[:records], plain))
+        del editor, lm  # before the next one comes
 
 
 def preset_of(model: str) -> str:
@@ -81,16 +81,14 @@ def preset_of(model: str) -> str:
     return "tuned"
 
 
-def editor_of(
-    method: str, language_model: LanguageModel, options: Mapping[str, Any]
-) -> Editor | None:
+def editor_of(method: str, lm: LanguageModel, options: Mapping[str, Any]) -> Editor | None:
     """The editor; None, with a notice, where it cannot be built for the model."""
     try:
-        editor = build_editor(method, language_model, **options)
+        editor = build_editor(method, lm, **options)
     except (NetworkError, EditorError) as error:
         typer.echo(f"{method} is left out: {error}", err=True)
         return None
-    random = language_model.name.startswith(SHAPE_PREFIX)
+    random = lm.name.startswith(SHAPE_PREFIX)
     return shape_threshold(editor) if random and isinstance(editor, AlphaEdit) else editor
 
 

@@ -58,7 +58,7 @@ class Setting:
     tiny: bool = False
 
     @cached_property
-    def model(self) -> LanguageModel:
+    def lm(self) -> LanguageModel:
         """The random model of the shape."""
         with patch.dict(SHAPES, {SHAPE: SHAPES[SHAPE] | (TINY if self.tiny else {})}):
             return models.load(SHAPE_PREFIX + SHAPE, dtype=self.dtype, device=self.device)
@@ -71,7 +71,7 @@ class Setting:
     def editor(self, method: str) -> Editor:
         """A method's editor on the shape with the paper's preset."""
         corpus = "self-64x32" if self.tiny else "self"
-        editor = editor_of(method, self.model, {"preset": "paper", "corpus": corpus})
+        editor = editor_of(method, self.lm, {"preset": "paper", "corpus": corpus})
         assert editor is not None
         return editor
 
@@ -138,7 +138,7 @@ def edited(method: str, setting: Setting) -> Iterator[Measurement]:
 
 def scored(setting: Setting) -> Iterator[Measurement]:
     """Full scoring of records by the shape, packed and plain."""
-    calls = scoring_calls(setting.model, setting.chosen(), setting.plain)
+    calls = scoring_calls(setting.lm, setting.chosen(), setting.plain)
     yield from _both("scoring", calls, setting)
 
 
@@ -156,13 +156,13 @@ def real_weights(setting: Setting) -> Iterator[Measurement]:
     if setting.tiny:
         yield {"name": "embedded model", "skipped": "no tiny one has real weights"}
         return
-    model, records = models.load("smollm2-135m", device=setting.device), setting.chosen()
+    lm, records = models.load("smollm2-135m", device=setting.device), setting.chosen()
     requests = [edit_request(record) for record in records]
-    editor = build_editor("rome", model, preset="tuned")
+    editor = build_editor("rome", lm, preset="tuned")
     yield _measured("embedded, rome", partial(editor.edit, requests), len(records), setting)
     updates = editor.edit(requests)
     nll = [update.diagnostics["losses"][-1]["nll"] for update in updates if not update.failed]
-    call = partial(score_records, model, records, updates)
+    call = partial(score_records, lm, records, updates)
     found = _measured("embedded, scoring of edits", call, len(records), setting)
     yield found | {"edits": len(updates), "took": sum(loss < 0.5 for loss in nll)}
 

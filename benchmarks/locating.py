@@ -28,12 +28,12 @@ def main(
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per sentence of every locator."""
-    language_model = models.load(model, dtype=dtype, device=device)
+    lm = models.load(model, dtype=dtype, device=device)
     groups = load_examples("consistency", count=sentences).groups
-    queries = encode(language_model, [group[0] for group in groups])
+    queries = encode(lm, [group[0] for group in groups])
     report = Report("locating", "sentence", torch_dtype(dtype), device, model, folder)
     for name in locators.split(","):
-        call = partial(make_locator(name).scores, language_model, queries)
+        call = partial(make_locator(name).scores, lm, queries)
         try:
             report.measure(name, name, (call, len(queries)))
         except (ValueError, RuntimeError, MemoryError) as error:

@@ -33,19 +33,15 @@ from helpers.peak.run import edit_request, questions, score_records
 from helpers.scoring.answers import Question
 
 
-def plain_scores(language_model: LanguageModel, questions: Sequence[Question]) -> list[float]:
+def plain_scores(lm: LanguageModel, questions: Sequence[Question]) -> list[float]:
     """Mean log-probability of every answer: every (prompt, answer) pair a padded row of its own."""
-    pairs = [
-        (prompt_ids(language_model, q.prompt), answer_ids(language_model, a))
-        for q in questions
-        for a in q.answers
-    ]
+    pairs = [(prompt_ids(lm, q.prompt), answer_ids(lm, a)) for q in questions for a in q.answers]
     scores: list[float] = []
     for start in range(0, len(pairs), 32):
         batch = pairs[start : start + 32]
         rows = [(*prompt, *answer) for prompt, answer in batch]
         with torch.no_grad():
-            logits = _logits(language_model, rows).log_softmax(-1)
+            logits = _logits(lm, rows).log_softmax(-1)
         for row, (prompt, answer) in enumerate(batch):
             places = range(len(prompt) - 1, len(prompt) - 1 + len(answer))
             picked = [logits[row, p, t] for p, t in zip(places, answer, strict=True)]
@@ -55,16 +51,16 @@ def plain_scores(language_model: LanguageModel, questions: Sequence[Question]) -
 
 @torch.inference_mode()
 def plain_responses(
-    language_model: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], tokens: int
+    lm: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], tokens: int
 ) -> list[Ids]:
     """Greedy responses one at a time: the edit is written, transformers generates with its cache."""
     found = []
     for prompt, update in zip(prompts, updates, strict=True):
-        ids = torch.tensor([prompt_ids(language_model, prompt)], device=language_model.device)
+        ids = torch.tensor([prompt_ids(lm, prompt)], device=lm.device)
         how = {"attention_mask": torch.ones_like(ids), "max_new_tokens": tokens, "pad_token_id": 0}
-        with apply(language_model, update):
-            whole = language_model.model.generate(ids, do_sample=False, **how)
-        ended = whole[0, ids.shape[1] :] == language_model.tokenizer.eos_token_id
+        with apply(lm, update):
+            whole = lm.network.generate(ids, do_sample=False, **how)
+        ended = whole[0, ids.shape[1] :] == lm.tokenizer.eos_token_id
         found.append(tuple(whole[0, ids.shape[1] :][~ended].tolist()))
     return found
 
@@ -82,7 +78,7 @@ class PlainVector(NamedTuple):
 
 
 def plain_vector(
-    language_model: LanguageModel,
+    lm: LanguageModel,
     request: EditRequest,
     contexts: ContextTemplates,
     settings: VectorHyperparameters,
@@ -90,10 +86,10 @@ def plain_vector(
     app: App | None = None,
 ) -> PlainVector:
     """The ROME family's optimisation of one edit, every step over whole padded sequences."""
-    rows, places, target = _template_rows(language_model, request, contexts)
-    initial = plain_read(language_model, rows, places, module, inputs=False)[0]
-    first = language_model.layout.mlp_out(settings.layers[0])
-    keys = plain_read(language_model, rows, places, first, inputs=True)[:-1]
+    rows, places, target = _template_rows(lm, request, contexts)
+    initial = plain_read(lm, rows, places, module, inputs=False)[0]
+    first = lm.layout.mlp_out(settings.layers[0])
+    keys = plain_read(lm, rows, places, first, inputs=True)[:-1]
     delta = torch.zeros_like(initial, requires_grad=True)
     optimiser = torch.optim.Adam([delta], lr=settings.v_lr)
     start: tuple[Tensor, list[list[Tensor]]] | None = None
@@ -107,11 +103,11 @@ def plain_vector(
     def neighbours() -> list[list[Tensor]]:
         bare = rows[0][: len(rows[0]) - len(target) + 1]
         lists = app.answers(request) if app else ()
-        return [[_score(language_model, bare, answer) for answer in part] for part in lists]
+        return [[_score(lm, bare, answer) for answer in part] for part in lists]
 
     for step in range(settings.v_num_grad_steps):
-        with language_model.module(module).register_forward_hook(add):
-            log_probabilities = _logits(language_model, rows).log_softmax(-1)
+        with lm.module(module).register_forward_hook(add):
+            log_probabilities = _logits(lm, rows).log_softmax(-1)
             scores = neighbours()
         nll = torch.stack(
             [
@@ -143,10 +139,10 @@ def plain_vector(
     return PlainVector(delta.detach(), initial, keys, losses)
 
 
-def _score(language_model: LanguageModel, prompt: tuple[int, ...], answer: str) -> Tensor:
+def _score(lm: LanguageModel, prompt: tuple[int, ...], answer: str) -> Tensor:
     """Mean log-probability of an answer's tokens after a prompt."""
-    ids = answer_ids(language_model, answer)
-    scores = _logits(language_model, [(*prompt, *ids[:-1])])[0, len(prompt) - 1 :].log_softmax(-1)
+    ids = answer_ids(lm, answer)
+    scores = _logits(lm, [(*prompt, *ids[:-1])])[0, len(prompt) - 1 :].log_softmax(-1)
     return scores[range(len(ids)), list(ids)].mean()
 
 
@@ -161,7 +157,7 @@ def _app_loss(app: App, now: list[list[Tensor]], before: list[list[Tensor]]) -> 
 
 
 def plain_read(
-    language_model: LanguageModel,
+    lm: LanguageModel,
     rows: Sequence[Sequence[int]],
     places: Tensor,
     name: str,
@@ -175,44 +171,44 @@ def plain_read(
         tensor = arguments[0] if inputs else output[0] if isinstance(output, tuple) else output
         seen.append(tensor[torch.arange(len(places)), places])
 
-    with language_model.module(name).register_forward_hook(hook), torch.no_grad():
-        _logits(language_model, rows)
+    with lm.module(name).register_forward_hook(hook), torch.no_grad():
+        _logits(lm, rows)
     return seen[0]
 
 
 def _template_rows(
-    language_model: LanguageModel, request: EditRequest, contexts: ContextTemplates
+    lm: LanguageModel, request: EditRequest, contexts: ContextTemplates
 ) -> tuple[list[tuple[int, ...]], Tensor, tuple[int, ...]]:
     """Template prompts with the target but its last token, then the KL prompt; subjects; target."""
     prompts = [
-        subject_prompt(language_model, t.replace("{}", request.prompt), request.subject)
+        subject_prompt(lm, t.replace("{}", request.prompt), request.subject)
         for t in contexts.templates
     ]
-    kl = subject_prompt(language_model, "{} is a", request.subject)
-    target = answer_ids(language_model, request.target)
+    kl = subject_prompt(lm, "{} is a", request.subject)
+    target = answer_ids(lm, request.target)
     rows = [(*p.ids, *target[:-1]) for p in prompts] + [kl.ids]
     return rows, torch.tensor([p.subject_last for p in (*prompts, kl)]), target
 
 
-def _logits(language_model: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
+def _logits(lm: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
     width = max(map(len, rows))
     padded = [[*row, *[0] * (width - len(row))] for row in rows]
     real = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
-    ids, mask = (torch.tensor(t, device=language_model.device) for t in (padded, real))
-    return language_model.model(input_ids=ids, attention_mask=mask).logits.float()
+    ids, mask = (torch.tensor(t, device=lm.device) for t in (padded, real))
+    return lm.network(input_ids=ids, attention_mask=mask).logits.float()
 
 
 def plain_rome(editor: Rome, request: EditRequest) -> Update:
     """ROME, one edit."""
-    language_model, layer = editor.model, editor.hyperparameters.layers[0]
-    module = language_model.layout.mlp(layer)
-    found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, module)
+    lm, layer = editor.lm, editor.hyperparameters.layers[0]
+    module = lm.layout.mlp(layer)
+    found = plain_vector(lm, request, editor.contexts, editor.hyperparameters, module)
     direction = found.keys.double().mean(0)
     for moment in editor.second_moments.values():  # of the one layer, if any
         direction = torch.linalg.solve(moment.matrix.to(direction), direction)
     left = found.delta.double() / (found.keys[0].double() @ direction)
     low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
-    return Update({language_model.layout.mlp_out(layer): low_rank})
+    return Update({lm.layout.mlp_out(layer): low_rank})
 
 
 def plain_memit(editor: Memit, request: EditRequest) -> Update:
@@ -241,42 +237,42 @@ def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
 
 
 def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
-    language_model, layers = editor.model, editor.hyperparameters.layers
-    layout = language_model.layout
+    lm, layers = editor.model, editor.hyperparameters.layers
+    layout = lm.layout
     last = layout.block(layers[-1])
-    found = plain_vector(language_model, request, editor.contexts, editor.hyperparameters, last)
-    rows, places, _ = _template_rows(language_model, request, editor.contexts)
-    weights = torch.tensor(editor.contexts.weights, dtype=torch.float64).to(language_model.device)
+    found = plain_vector(lm, request, editor.contexts, editor.hyperparameters, last)
+    rows, places, _ = _template_rows(lm, request, editor.contexts)
+    weights = torch.tensor(editor.contexts.weights, dtype=torch.float64).to(lm.device)
     deltas = {}
     with ExitStack() as written:
         for index, layer in enumerate(layers):
             name = layout.mlp_out(layer)
-            keys = plain_read(language_model, rows, places, name, inputs=True)[:-1]
-            current = plain_read(language_model, rows, places, last, inputs=False)[0]
+            keys = plain_read(lm, rows, places, name, inputs=True)[:-1]
+            current = plain_read(lm, rows, places, last, inputs=False)[0]
             residual = (found.initial + found.delta - current).double() / (len(layers) - index)
             if norm := layout.mlp_norm(layer):
                 mlp = layout.mlp(layer)
-                output = plain_read(language_model, rows, places, mlp, inputs=False)[:1].T
-                module = language_model.module(norm)
+                output = plain_read(lm, rows, places, mlp, inputs=False)[:1].T
+                module = lm.module(norm)
                 residual = before_norm(module, output, residual[:, None])[:, 0]
             deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
-            written.enter_context(apply(language_model, Update({name: deltas[name]})))
+            written.enter_context(apply(lm, Update({name: deltas[name]})))
     return Update(deltas)
 
 
 def plain_ft(editor: Ft, request: EditRequest) -> Update:
     """FT-M or FT-L, one edit: Adam on the model's own matrix, whole forward passes."""
-    language_model, settings = editor.model, editor.hyperparameters
-    prompt = prompt_ids(language_model, request.text)
-    target = answer_ids(language_model, request.target)
+    lm, settings = editor.lm, editor.hyperparameters
+    prompt = prompt_ids(lm, request.text)
+    target = answer_ids(lm, request.target)
     together = settings.objective == "prompt_last"
     row = prompt if together else (*prompt, *target[:-1])
-    weight = language_model.module(editor.module).get_parameter("weight")
+    weight = lm.module(editor.module).get_parameter("weight")
     before = weight.detach().clone()
     weight.requires_grad_(True)
     optimiser = torch.optim.Adam([weight], lr=settings.lr)
     for _ in range(settings.num_steps):
-        scores = _logits(language_model, [row])[0].log_softmax(-1)
+        scores = _logits(lm, [row])[0].log_softmax(-1)
         places = [len(prompt) - 1 + (0 if together else i) for i in range(len(target))]
         loss = -scores[places, list(target)].mean()
         if float(loss.detach()) < settings.stop_threshold:
@@ -296,9 +292,9 @@ def plain_ft(editor: Ft, request: EditRequest) -> Update:
 
 def plain_mend(editor: Mend, request: EditRequest) -> Update:
     """MEND, one edit: a whole backward pass with weight gradients, dense updates summed."""
-    language_model, network = editor.model, editor.network
-    prompt = prompt_ids(language_model, request.text)
-    target = answer_ids(language_model, request.target)
+    lm, network = editor.lm, editor.network
+    prompt = prompt_ids(lm, request.text)
+    target = answer_ids(lm, request.target)
     seen: dict[str, tuple[Tensor, Tensor]] = {}
 
     def keep(name: str) -> Any:
@@ -308,13 +304,13 @@ def plain_mend(editor: Mend, request: EditRequest) -> Update:
 
         return hook
 
-    weights = [language_model.module(name).get_parameter("weight") for name in network.shapes]
+    weights = [lm.module(name).get_parameter("weight") for name in network.shapes]
     with ExitStack() as hooked:
         for name, weight in zip(network.shapes, weights, strict=True):
             weight.requires_grad_(True)
-            handle = language_model.module(name).register_forward_hook(keep(name))
+            handle = lm.module(name).register_forward_hook(keep(name))
             hooked.enter_context(handle)
-        logits = _logits(language_model, [(*prompt, *target[:-1])])[0]
+        logits = _logits(lm, [(*prompt, *target[:-1])])[0]
         places = [len(prompt) - 1 + i for i in range(len(target))]
         (-logits.log_softmax(-1)[places, list(target)].mean()).backward()
     for weight in weights:
@@ -331,17 +327,17 @@ def plain_mend(editor: Mend, request: EditRequest) -> Update:
 
 def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
     """KN's attributions [layers, f] of one edit: layer by layer, whole sequences, m rows each."""
-    language_model, steps = editor.model, editor.hyperparameters.steps
-    layout = language_model.layout
-    ids = list(prompt_ids(language_model, request.text))
-    device = language_model.device
+    lm, steps = editor.lm, editor.hyperparameters.steps
+    layout = lm.layout
+    ids = list(prompt_ids(lm, request.text))
+    device = lm.device
     total = torch.zeros(layout.blocks, layout.intermediate_size, device=device)
-    target = answer_ids(language_model, request.correct[0])
+    target = answer_ids(lm, request.correct[0])
     for token in target:
         place = torch.tensor([len(ids) - 1], device=device)
         for layer in range(layout.blocks):
             name = layout.mlp_out(layer)
-            activation = plain_read(language_model, [ids], place, name, inputs=True)[0]
+            activation = plain_read(lm, [ids], place, name, inputs=True)[0]
             scaled = torch.linspace(0, 1, steps, device=device)[:, None] * activation
             scaled.requires_grad_(True)
 
@@ -350,12 +346,12 @@ def plain_kn(editor: Kn, request: EditRequest) -> Tensor:
                 changed[:, -1] = scaled
                 return (changed,)
 
-            with language_model.module(name).register_forward_pre_hook(hook):
-                logits = _logits(language_model, [ids] * steps)[:, -1]
+            with lm.module(name).register_forward_pre_hook(hook):
+                logits = _logits(lm, [ids] * steps)[:, -1]
             (gradient,) = torch.autograd.grad(logits.softmax(-1)[:, token].sum(), scaled)
             total[layer] += activation * gradient.sum(0) / steps
         with torch.no_grad():
-            ids.append(int(_logits(language_model, [ids])[0, -1].argmax()))
+            ids.append(int(_logits(lm, [ids])[0, -1].argmax()))
     return total / len(target)
 
 
@@ -383,10 +379,10 @@ def editing_calls(
 
 
 def scoring_calls(
-    language_model: LanguageModel, records: Sequence[PeakRecord], plain: int
+    lm: LanguageModel, records: Sequence[PeakRecord], plain: int
 ) -> tuple[Timed, Timed | None]:
     """The scoring that every record needs, packed and, of the first records, plain."""
-    ours = partial(score_records, language_model, records), len(records)
+    ours = partial(score_records, lm, records), len(records)
     asked = [questions(record)[0] for record in records[:plain]]
-    calls = [partial(plain_scores, language_model, own) for own in asked]
+    calls = [partial(plain_scores, lm, own) for own in asked]
     return ours, (partial(each, calls), plain) if plain else None

@@ -55,12 +55,12 @@ def main(
                 print(pd.DataFrame([row]).round(4).T.to_string(header=False), "\n", flush=True)
 
 
-def _moved(editor: Any, language_model: LanguageModel) -> Editor:
+def _moved(editor: Any, lm: LanguageModel) -> Editor:
     """The editor on another model, with the statistics it has."""
-    changes: dict[str, Any] = {"model": language_model}
+    changes: dict[str, Any] = {"model": lm}
     if isinstance(editor, VectorEditor):
         changes["second_moments"] = {
-            layer: replace(moment, fingerprint=language_model.fingerprint)
+            layer: replace(moment, fingerprint=lm.fingerprint)
             for layer, moment in editor.second_moments.items()
         }
     return replace(editor, **changes)

@@ -36,25 +36,23 @@ def main(
     folder: Path = RUNS / "benchmarks",
 ) -> None:
     """Print busy seconds per question, packed and plain."""
-    language_model = models.load(model, dtype=dtype, device=device)
+    lm = models.load(model, dtype=dtype, device=device)
     records = load_peak(dataset, limit=count).records
     asked = [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
     report = Report(f"scoring_{grow}", "question", torch_dtype(dtype), device, model, folder)
     for x in {"answers": ANSWERS, "length": LENGTHS}[grow]:
-        questions = _grown(language_model, asked, grow, x)
-        call = partial(score_answers, language_model, questions)
-        one_by_one = partial(plain_scores, language_model, questions[:plain])
+        questions = _grown(lm, asked, grow, x)
+        call = partial(score_answers, lm, questions)
+        one_by_one = partial(plain_scores, lm, questions[:plain])
         report.measure(model, x, (call, len(questions)), (one_by_one, plain))
 
 
-def _grown(
-    language_model: LanguageModel, asked: Sequence[Question], grow: str, x: int
-) -> list[Question]:
+def _grown(lm: LanguageModel, asked: Sequence[Question], grow: str, x: int) -> list[Question]:
     """The questions with x answers each, or with prompts of about x tokens."""
     if grow == "answers":
         return [Question(q.prompt, q.answers[:x]) for q in asked]
     filler = "Long ago, far away, it was said. "
-    each = len(language_model.tokenizer(filler)["input_ids"])
+    each = len(lm.tokenizer(filler)["input_ids"])
     return [Question(filler * (x // each) + q.prompt, q.answers[:16]) for q in asked]
 
 

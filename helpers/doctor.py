@@ -191,7 +191,7 @@ def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Find
         outline = outline_of(model)
         lm = LanguageModel(model, outline, None) if outline else None
         if lm:
-            architecture_of(lm.model.config)
+            architecture_of(lm.network.config)
     except (OSError, ValueError) as error:
         cause = " ".join(str(error).split())
         yield Finding(f"model {model}: its config.json cannot be used ({cause})", Kind.WRONG)

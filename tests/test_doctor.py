@@ -253,7 +253,7 @@ def test_a_configuration_that_cannot_be_used_is_a_problem(params_of, tmp_path, m
 
 
 def test_a_model_that_fills_masks_has_an_estimate(tiny_masked, tmp_path):
-    tiny_masked.model.save_pretrained(tmp_path / "bert")
+    tiny_masked.network.save_pretrained(tmp_path / "bert")
     params = read_params(PARAMS / "quick" / "05_klob_localisation.yaml")
     params |= {"model": str(tmp_path / "bert"), "masked": True, "published": []}
     findings = needs_of(params)

@@ -61,7 +61,7 @@ def checkpoint(tiny, tmp_path):
     """A tiny model as users have theirs: a folder."""
     model = tiny("llama")
     folder = tmp_path / "my-model"
-    model.model.save_pretrained(folder)
+    model.network.save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(CHAT)
     return folder
@@ -376,18 +376,18 @@ def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch)
 
 def test_facts_together_are_one_update(checkpoint, tmp_path):
     facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
-    model = models.load(str(checkpoint))
-    result = edit_facts(model, facts, editor="ft-m", preset=FAST, together=True)
+    lm = models.load(str(checkpoint))
+    result = edit_facts(lm, facts, editor="ft-m", preset=FAST, together=True)
     (update,) = result.updates
     update.save(tmp_path / "edit.safetensors")
     assert Update.load(tmp_path / "edit.safetensors").diagnostics == update.diagnostics
     before = result.generate(["Peru lies beside"], fact=1)
-    assert result.write() is model
-    after = sample_responses(model, ["Peru lies beside"], n=1, sampling=GREEDY)
+    assert result.write() is lm
+    after = sample_responses(lm, ["Peru lies beside"], n=1, sampling=GREEDY)
     assert before == after[0]
-    weights = {name: model.weight(name).clone() for name in update}
-    assert result.write() is model
-    assert all(torch.equal(model.weight(name), kept) for name, kept in weights.items())
+    weights = {name: lm.weight(name).clone() for name in update}
+    assert result.write() is lm
+    assert all(torch.equal(lm.weight(name), kept) for name, kept in weights.items())
     assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
 
 
@@ -432,9 +432,9 @@ def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned(
 def test_a_folder_takes_hyperparameters_by_configuration_and_never_by_name(checkpoint, tmp_path):
     for name in ("my-model", "smollm2-135m"):
         folder = checkpoint if name == "my-model" else checkpoint.rename(tmp_path / name)
-        model = models.load(str(folder))
+        lm = models.load(str(folder))
         with pytest.raises(EditorError, match=r"copy a file .*'generic'"):
-            edit_facts(model, [SUDAN], editor="rome")
+            edit_facts(lm, [SUDAN], editor="rome")
     real = tmp_path / "anything"
     real.mkdir()
     (real / "config.json").write_text(

@@ -119,7 +119,7 @@ def test_aff_of_other_records_is_labelled_by_its_prompts(tiny, capsys, case_id, 
     update = Update(
         {layout.mlp_out(1): LowRank(*(0.3 * torch.randn(n, 1, generator=drawn) for n in sizes))}
     )
-    names = {"language_model": model, "update": update, "update_app": update}
+    names = {"lm": model, "update": update, "update_app": update}
     names |= {"dataset": "peak-mini-cf", "case_id": case_id}
     start, *cells = (cell.source for cell in code_cells(BY_NAME["01_preliminaries"])[1:])
     exec(start.partition("\n\n")[0], names)  # its imports

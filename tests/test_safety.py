@@ -44,7 +44,7 @@ class Marker:
 
 def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):
     folder, marker = tmp_path / "model", tmp_path / "executed"
-    tiny("llama").model.config.save_pretrained(folder)
+    tiny("llama").network.config.save_pretrained(folder)
     tiny("llama").tokenizer.save_pretrained(folder)
     with (folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump(Marker(marker), file)
@@ -55,7 +55,7 @@ def test_a_checkpoint_that_is_a_pickle_is_refused(tmp_path, tiny):
 
 def test_code_that_comes_with_a_model_is_not_executed(tmp_path, tiny):
     folder, marker = tmp_path / "model", tmp_path / "executed"
-    tiny("llama").model.save_pretrained(folder)
+    tiny("llama").network.save_pretrained(folder)
     tiny("llama").tokenizer.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}

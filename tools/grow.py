@@ -128,7 +128,7 @@ def own_graph(respondent: ModelRespondent, given: argparse.Namespace, into: Path
     """A graph about the fact that the command line gives, and its edit where ``--new`` is given."""
     fact = Triplet(given.subject, given.relation, given.answer)
     name = "-".join(re.findall(r"\w+", given.subject.casefold()))
-    path = into / f"grown-{respondent.model.name}-{name}.jsonl"
+    path = into / f"grown-{respondent.lm.name}-{name}.jsonl"
     growth = session(fact, respondent, path, question=given.question).run(Ruled())
     if not growth.chains:
         raise ValueError(

@@ -68,13 +68,13 @@ def single_valued(triples: Iterable[Triple]) -> set[Triple]:
 
 @torch.inference_mode()
 def recalled(
-    language_model: LanguageModel, triples: Sequence[Triple], *, demonstrations: int = 8
+    lm: LanguageModel, triples: Sequence[Triple], *, demonstrations: int = 8
 ) -> list[Triple]:
     """Facts whose first wording the model completes after solved ones of the relation (Section 3.3): greedy
     decoding gives exactly the answer's tokens. Relations with too few facts are left out.
     """
     templates = load_templates()
-    head = language_model.model.get_output_embeddings()
+    head = lm.network.get_output_embeddings()
     known: set[Triple] = set()
     for relation in sorted({relation for _, relation, _ in triples} & templates.keys()):
         facts = [triple for triple in triples if triple[1] == relation]
@@ -89,10 +89,10 @@ def recalled(
                 shown = [i for i in order[: demonstrations + 1] if i != index][:demonstrations]
                 solved = "".join(f"{asked[i]} {facts[i][2]}\n" for i in shown)
                 prompt, after = f"{solved}{asked[index]}", separator_after(asked[index])
-                answers.append(answer_ids(language_model, facts[index][2], after))
-                nodes.append(forest.add_answer(prompt_ids(language_model, prompt), answers[-1]))
-            packed = pack([forest], language_model)
-            hidden = hidden_states(language_model, packed.ids, packed.positions, packed.visible)
+                answers.append(answer_ids(lm, facts[index][2], after))
+                nodes.append(forest.add_answer(prompt_ids(lm, prompt), answers[-1]))
+            packed = pack([forest], lm)
+            hidden = hidden_states(lm, packed.ids, packed.positions, packed.visible)
             best = head(hidden[0]).argmax(-1)
             pairs = zip(facts[start:], nodes, answers, strict=False)
             known |= {fact for fact, at, ids in pairs if tuple(best[at].tolist()) == tuple(ids)}

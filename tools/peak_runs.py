@@ -89,10 +89,10 @@ def edits(params: Path, methods: list[str]) -> None:
     """Make the edits of a published run again and store how they went, methods as rows of one table."""
     values = read_params(params)
     run = replace(peak_run(values), chunk=8)
-    name = run_name(run.model.name, run.data.name)
+    name = run_name(run.lm.name, run.data.name)
     options = {key: values[key] for key in ("preset", "corpus", "seed")}
     tables, settings = [], {}
-    for method, editor in build_editors(methods, run.model, **options).items():
+    for method, editor in build_editors(methods, run.lm, **options).items():
         label = method_label(method)
         tables.append(edits_again(run, editor).assign(method=label))
         published = scores_of(archive("peak").get(name), only=[label])[label]
@@ -124,7 +124,7 @@ def largest_difference(run: PeakRun, editor: Editor, published: pd.DataFrame) ->
     """Between the log-probabilities of the first records under edits made now and those published."""
     first = run.data.records[:COMPARED]
     updates = editor.edit([edit_request(record) for record in first])
-    scores = score_records(run.model, first, updates)
+    scores = score_records(run.lm, first, updates)
     both = scores.merge(published, on=KEYS, validate="1:1")
     return float((both["sum"] - both["sum_after"]).abs().max())
 

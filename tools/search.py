@@ -52,10 +52,10 @@ def main(
     corpus: str = "self",
 ) -> None:
     """Edit the held-out records under every combination of the grid and record the means."""
-    language_model = models.load(model, dtype=dtype, device=device)
+    lm = models.load(model, dtype=dtype, device=device)
     data = load_peak(dataset)
     held_out = replace(data, records=data.records[-records:])
-    run = PeakRun(language_model, held_out, ResultsStore(RUNS / "search"))
+    run = PeakRun(lm, held_out, ResultsStore(RUNS / "search"))
     axes = {name: json.loads(values) for name, _, values in (item.partition("=") for item in grid)}
     memo: Memo = {}
     path = PARAMS / "models" / "search" / f"{file_name(model)}.csv"
@@ -81,7 +81,7 @@ def _measure(
     overrides = {name: value for name, value in point.items() if name != "app"}
     app = App(**point["app"]) if "app" in point else None
     options: dict[str, Any] = {"app": app, "overrides": overrides, "corpus": corpus}
-    editor = build_editor(method, run.model, preset=preset, memo=memo, **options)
+    editor = build_editor(method, run.lm, preset=preset, memo=memo, **options)
     table = metrics_table(run.scores(editor))
     means, edits = 100 * table[[*SUCCESS, *DAMAGE]].mean(), run.edits(editor)
     return {

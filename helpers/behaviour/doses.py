@@ -56,12 +56,12 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
                 rows += [(record.case_id, index, how) for how in ("alone", "stated")]
         prompts, owners = [prompt for prompt, _ in asked], [owner for _, owner in asked]
         updates = editor.edit(list(map(edit_request, records)))
-        edited = next_token_scores(model, prompts, updates, owners)
-        unedited = next_token_scores(model, prompts, [], [-1] * len(owners))
+        edited = next_token_scores(lm, prompts, updates, owners)
+        unedited = next_token_scores(lm, prompts, [], [-1] * len(owners))
         table = pd.DataFrame(rows, columns=["case_id", "prompt_index", "asked"])
         return {"scores": table.join(compared(unedited, edited))}
 
-    model = run.model
+    lm = run.lm
     how = {"mode": "locality", "locality": VERSION, **editor.settings()}
     return run.completed(run.open(how), made)
 
@@ -77,20 +77,20 @@ def compared(before: Tensor, after: Tensor) -> pd.DataFrame:
 @in_own_state
 @torch.inference_mode()
 def next_token_scores(
-    model: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], owners: Sequence[int]
+    lm: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], owners: Sequence[int]
 ) -> Tensor:
     """Log-probabilities after each prompt [prompts, vocabulary], fp32, on the CPU; see ``score_answers``."""
     owners = resolve_owners(len(prompts), updates, owners)
-    moved = [update.to(model.device) for update in updates]
-    asked = tokenised(model, [Question(prompt, ()) for prompt in prompts])
-    scores = torch.empty(len(asked), model.model.config.vocab_size)
+    moved = [update.to(lm.device) for update in updates]
+    asked = tokenised(lm, [Question(prompt, ()) for prompt in prompts])
+    scores = torch.empty(len(asked), lm.network.config.vocab_size)
 
     def run(batch: Sequence[int]) -> None:
-        texts = padded(model, [asked[i][0] for i in batch])
-        with overlay(model, moved, [owners[i] for i in batch]):
-            hidden = hidden_states(model, texts.ids, texts.positions, texts.visible)
+        texts = padded(lm, [asked[i][0] for i in batch])
+        with overlay(lm, moved, [owners[i] for i in batch]):
+            hidden = hidden_states(lm, texts.ids, texts.positions, texts.visible)
         every = torch.arange(len(batch), device=hidden.device)
-        found = vocabulary_scores(model, texts.last(hidden), every, every, every)
+        found = vocabulary_scores(lm, texts.last(hidden), every, every, every)
         scores[list(batch)] = found[1].to(scores)
 
     for batch in token_batches([len(ids) for ids, _ in asked], 4096):

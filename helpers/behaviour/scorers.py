@@ -133,7 +133,7 @@ class Scorers:
         requests = [edit_request(record) for record in records]
         updates = editor.edit(requests) if editor else None
         how: dict[str, Any] = {"ask": scorer_questions, "columns": ("tokens", "sum", "top")}
-        scores = score_records(run.model, records, updates, **how)
+        scores = score_records(run.lm, records, updates, **how)
         texts = pd.DataFrame(
             self._texts(records, updates), columns=["case_id", "form", "sample", "text"]
         )
@@ -154,17 +154,17 @@ class Scorers:
         self, records: Sequence[PeakRecord], updates: Sequence[Update] | None
     ) -> list[tuple[int, str, int, str]]:
         """Rows case_id, form, sample and text: of every record and form, all in one batch."""
-        model = self.run.model
-        chat = uses_chat(model, Sampling())
+        lm = self.run.lm
+        chat = uses_chat(lm, Sampling())
         forms = FORMS if chat else FORMS[:-1]
         asked = [(i, form) for i in range(len(records)) for form in forms]
         prompts = [_worded(form, records[i]) for i, form in asked]
         if chat:
             last = len(forms)
-            prompts[last - 1 :: last] = [chat_prompt(model, p) for p in prompts[last - 1 :: last]]
+            prompts[last - 1 :: last] = [chat_prompt(lm, p) for p in prompts[last - 1 :: last]]
         owners = None if updates is None else [i for i, _ in asked]
         how: dict[str, Any] = {"n": 1 + self.samples, "greedy": True, "sampling": self.sampling}
-        drawn = sample_responses(model, prompts, updates, owners, **how)
+        drawn = sample_responses(lm, prompts, updates, owners, **how)
         return [
             (records[i].case_id, form, sample, text)
             for (i, form), texts in zip(asked, drawn, strict=True)

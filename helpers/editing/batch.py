@@ -119,11 +119,11 @@ class Readout:
         is_real[self.answers] = True
         _, self.correct_is_real, self.false_is_real = layout.split(is_real)
 
-    def read(self, model: LanguageModel, hidden: Tensor) -> Reading:
+    def read(self, lm: LanguageModel, hidden: Tensor) -> Reading:
         """Log-probabilities of targets, answers and KL prompts from hidden states [rows, width, hidden]."""
         at_positions = hidden.flatten(0, 1).index_select(0, self.positions)
         log_probabilities, kl_distributions = vocabulary_scores(
-            model, at_positions, self.tokens_at, self.tokens, whole=self.kl_at
+            lm, at_positions, self.tokens_at, self.tokens, whole=self.kl_at
         )
         answer_count = len(hidden) * self.layout.per_row
         empty = log_probabilities.new_zeros(answer_count)
@@ -175,14 +175,14 @@ class EditBatch:
 
     def __init__(
         self,
-        model: LanguageModel,
+        lm: LanguageModel,
         rows: Sequence[EditRow],
         layer: int,
         *,
         entering: Tensor | None = None,
     ) -> None:
         """Run once what no edit can change; ``entering`` is what enters the block, where it is known."""
-        self.model = model
+        self.lm = lm
         self.layer = layer
         self.rows = list(rows)
         self.reference: Reading | None = None
@@ -190,7 +190,7 @@ class EditBatch:
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
         # The same for every reading, so that a later one can be compared with the reference.
         self._answer_layout = AnswerLayout.of(rows)
-        packed, constant, self._columns = _laid_out(model, rows)
+        packed, constant, self._columns = _laid_out(lm, rows)
         self.active = PackedRows(
             packed.ids[:, constant:], packed.positions[:, constant:], packed.visible[:, constant:]
         )
@@ -199,17 +199,17 @@ class EditBatch:
                 ids = packed.ids[:, :constant]
                 positions = packed.positions[:, :constant]
                 visible = packed.visible[:, :constant, :constant]
-                _, self.past = prefill(model, ids, positions, visible)
+                _, self.past = prefill(lm, ids, positions, visible)
             if entering is None:
                 entering = self._input_of_first_block()
         self.entering = entering
         self._share()
 
     def _input_of_first_block(self) -> Tensor:
-        block = self.model.layout.block(self.layer)
+        block = self.lm.layout.block(self.layer)
         active = self.active
-        with record(self.model, inputs=[block]) as recorded:
-            hidden_states(self.model, active.ids, active.positions, active.visible, self.past)
+        with record(self.lm, inputs=[block]) as recorded:
+            hidden_states(self.lm, active.ids, active.positions, active.visible, self.past)
         return recorded[block]  # [rows, active, hidden]
 
     def _share(self) -> None:
@@ -217,7 +217,7 @@ class EditBatch:
         active = self.active
         width = active.ids.shape[1]
         past_positions = None if self.past is None else self.past.positions
-        self.mask = Mask.of(self.model, active.positions, active.visible, past_positions)
+        self.mask = Mask.of(self.lm, active.positions, active.visible, past_positions)
 
         edited_nodes = [
             (row_index, node)
@@ -243,17 +243,17 @@ class EditBatch:
         return self._tensor([int(self._columns[row_index, node]) for row_index, node in nodes])
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.long, device=self.model.device)
+        return torch.tensor(numbers, dtype=torch.long, device=self.lm.device)
 
     def hidden(self) -> Tensor:
         """Final hidden states [rows, active, hidden] under whatever hooks are set."""
         active = self.active
-        with resumed(self.model, self.layer, self.entering):
-            return hidden_states(self.model, active.ids, active.positions, self.mask, self.past)
+        with resumed(self.lm, self.layer, self.entering):
+            return hidden_states(self.lm, active.ids, active.positions, self.mask, self.past)
 
     def read(self, hidden: Tensor) -> Reading:
         """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""
-        reading = self._readout.read(self.model, hidden)
+        reading = self._readout.read(self.lm, hidden)
         if self.reference is None:
             self.reference = reading.rows()
         return reading
@@ -303,7 +303,7 @@ class EditBatch:
         self._share()
 
 
-def _laid_out(model: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, int, np.ndarray]:
+def _laid_out(lm: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, int, np.ndarray]:
     """The rows' nodes as one batch, constant columns right-aligned, then active ones left-aligned.
 
     So trimming moves nothing. Returned with it: the number of constant columns, and the column of each
@@ -328,8 +328,8 @@ def _laid_out(model: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows
         visible[row_index][np.ix_(node_columns, node_columns)] = among_nodes
         columns[row_index, moving_nodes] = np.arange(len(moving_nodes))
     for row, last_position in zip(rows, positions.max(axis=1), strict=True):
-        check_length(model, row.record, max(row.longest, int(last_position) + 1))
-    device = model.device
+        check_length(lm, row.record, max(row.longest, int(last_position) + 1))
+    device = lm.device
     packed = PackedRows(
         torch.from_numpy(ids).to(device),
         torch.from_numpy(positions).to(device),

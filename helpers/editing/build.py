@@ -37,7 +37,7 @@ from helpers.models.state import in_own_state
 @in_own_state
 def build_editor(
     method: str,
-    model: LanguageModel,
+    lm: LanguageModel,
     *,
     preset: Preset,
     app: App | bool | None = None,
@@ -68,20 +68,20 @@ def build_editor(
     wanted_app = app or suffix == "app"
     options = _Options(corpus, seed, progress, memo)
     if issubclass(editor.hyperparameters, WrapperHyperparameters):
-        return _wrapper(editor, model, preset, suffix, wanted_app, dict(overrides or {}), options)
+        return _wrapper(editor, lm, preset, suffix, wanted_app, dict(overrides or {}), options)
     values = dict(overrides or {})
-    size = _size(model)
+    size = _size(lm)
     coefficients: App | None = None
     if wanted_app:
-        with_app = app_values(editor.name, model.name, preset, size, needed=wanted_app is True)
+        with_app = app_values(editor.name, lm.name, preset, size, needed=wanted_app is True)
         preset_coefficients = {key: with_app.pop(key) for key in SYMBOLS if key in with_app}
         with_app.pop("extrapolated", None)
         coefficients = App(**preset_coefficients) if wanted_app is True else wanted_app
         # What the name implies holds whatever goes with APP.
         values = {**with_app, **editor.values, **values}
-    hyperparameters = read_hyperparameters(editor.name, model.name, preset, size=size, **values)
+    hyperparameters = read_hyperparameters(editor.name, lm.name, preset, size=size, **values)
     targets = suffix if suffix.startswith("all") else "new"
-    parts = _Parts(editor.kind, model, hyperparameters, coefficients, targets, options)
+    parts = _Parts(editor.kind, lm, hyperparameters, coefficients, targets, options)
     return parts.assemble()
 
 
@@ -95,13 +95,13 @@ class _Options:
     memo: Memo | None
 
 
-def _size(model: LanguageModel) -> Size:
-    return model.layout.blocks, model.layout.hidden_size
+def _size(lm: LanguageModel) -> Size:
+    return lm.layout.blocks, lm.layout.hidden_size
 
 
 def _wrapper(
     editor: NamedEditor,
-    model: LanguageModel,
+    lm: LanguageModel,
     preset: Preset,
     suffix: str,
     app: App | bool,
@@ -113,12 +113,12 @@ def _wrapper(
         key: overrides.pop(key) for key in editor.hyperparameters.model_fields if key in overrides
     }
     hyperparameters = read_hyperparameters(
-        editor.name, model.name, preset, size=_size(model), **wrapper_overrides
+        editor.name, lm.name, preset, size=_size(lm), **wrapper_overrides
     )
     base = build_editor(
         f"{hyperparameters.base}+{suffix}",
-        model,
-        preset=base_preset(editor.name, model.name, preset),
+        lm,
+        preset=base_preset(editor.name, lm.name, preset),
         app=app or None,
         corpus=options.corpus,
         seed=options.seed,
@@ -135,7 +135,7 @@ class _Parts:
     """What an editor can be made of: each of its fields gets the part of that name, made when asked for."""
 
     kind: type[Editor]
-    model: LanguageModel
+    lm: LanguageModel
     hyperparameters: Any
     app: App | None
     targets: str
@@ -144,7 +144,7 @@ class _Parts:
     def assemble(self) -> Editor:
         """The editor, with the parts that its fields name."""
         makers: dict[str, Callable[[], Any]] = {
-            "model": lambda: self.model,
+            "lm": lambda: self.lm,
             "hyperparameters": lambda: self.hyperparameters,
             "app": lambda: self.app,
             "targets": lambda: self.targets,
@@ -154,14 +154,14 @@ class _Parts:
             "memo": lambda: self.options.memo,
             "contexts": self._contexts,
             "second_moments": self._second_moments,
-            "network": lambda: load_network(self.model, self.hyperparameters),
+            "network": lambda: load_network(self.lm, self.hyperparameters),
         }
         names = [field.name for field in fields(self.kind)]  # type: ignore[arg-type]
         return self.kind(**{name: makers[name]() for name in names if name in makers})
 
     def _contexts(self) -> ContextTemplates:
         return context_templates(
-            self.model,
+            self.lm,
             self.hyperparameters.context_template_length_params,
             grouped=self.kind.grouped,
             start=getattr(self.hyperparameters, "context_template_start", "words"),
@@ -169,20 +169,20 @@ class _Parts:
         )
 
     def _second_moments(self) -> dict[int, SecondMoment]:
-        model = self.model
+        lm = self.lm
         corpus, seed = self.options.corpus, self.options.seed
         layers = self.hyperparameters.moment_layers
 
         def make(missing: Sequence[int]) -> Iterable[SecondMoment]:
-            return second_moment(model, missing, corpus_named(corpus, seed=seed)).values()
+            return second_moment(lm, missing, corpus_named(corpus, seed=seed)).values()
 
-        key = json.dumps([model.fingerprint, corpus, seed])
+        key = json.dumps([lm.fingerprint, corpus, seed])
         moments = memoised(self.options.memo, key, layers, make)
         return dict(zip(layers, moments, strict=True))
 
 
 def build_editors(
-    methods: Iterable[str | Variant], model: LanguageModel, **options: Any
+    methods: Iterable[str | Variant], lm: LanguageModel, **options: Any
 ) -> dict[str, Editor]:
     """Editors by names of methods or variants; MEND, unless alone, is omitted where it is untrained."""
     variants = [Variant.parse(str(method)) for method in methods]
@@ -190,7 +190,7 @@ def build_editors(
     built: dict[str, Editor] = {}
     for method in (names := dict.fromkeys(variant.method for variant in variants)):
         try:
-            built[method] = build_editor(method, model, **options)
+            built[method] = build_editor(method, lm, **options)
         except UntrainedError as error:
             if not built and method == list(names)[-1]:
                 raise

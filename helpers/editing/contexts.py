@@ -62,7 +62,7 @@ class ContextTemplates:
 
 @in_own_state
 def context_templates(
-    model: LanguageModel,
+    lm: LanguageModel,
     lengths: Sequence[tuple[int, int]],
     *,
     grouped: bool,
@@ -77,18 +77,18 @@ def context_templates(
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
     file = f"{name}_{start}_seed{seed}.json"
     # Packaged for the embedded models; random models write no text and take those.
-    random = model.name.startswith(SHAPE_PREFIX)
-    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else model
+    random = lm.name.startswith(SHAPE_PREFIX)
+    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else lm
     path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file
     if not path.exists():
         # Another number when templates are sampled in another way.
-        path = cache_folder("context_templates_3", model.fingerprint) / file
+        path = cache_folder("context_templates_3", lm.fingerprint) / file
 
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
-        with seeded(seed, model.device):
-            bar = tqdm(lengths, desc=f"sampling context templates of {model.name}, once")
-            texts = [t for pair in bar for t in _sample(model, *pair, start)]
+        with seeded(seed, lm.device):
+            bar = tqdm(lengths, desc=f"sampling context templates of {lm.name}, once")
+            texts = [t for pair in bar for t in _sample(lm, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), "utf-8")
 
     sampled = kept(path, lambda file: json.loads(file.read_text("utf-8")), make)
@@ -97,8 +97,8 @@ def context_templates(
     return ContextTemplates(((BARE, *sampled),))
 
 
-def _sample(model: LanguageModel, length: int, count: int, start: str) -> list[str]:
-    tokenizer = model.tokenizer
+def _sample(lm: LanguageModel, length: int, count: int, start: str) -> list[str]:
+    tokenizer = lm.tokenizer
     texts = [tokenizer.eos_token] * count
     if start == "words":
         if count % len(START_WORDS):
@@ -109,8 +109,8 @@ def _sample(model: LanguageModel, length: int, count: int, start: str) -> list[s
     alike = len({len(ids) for ids in starts}) == 1
     templates = []
     for group in [starts] if alike else [[ids] for ids in starts]:
-        ids = torch.tensor(group, device=model.device)
-        for row in written_by(model, ids, max(1, length - ids.shape[1]), top_k=5):
+        ids = torch.tensor(group, device=lm.device)
+        for row in written_by(lm, ids, max(1, length - ids.shape[1]), top_k=5):
             text = tokenizer.decode(row, skip_special_tokens=True)
             # One line, no braces (they would be slots), no trailing blank or full stop.
             text = re.sub(r"[\s{}]+", " ", text).strip().rstrip(".")
@@ -120,7 +120,7 @@ def _sample(model: LanguageModel, length: int, count: int, start: str) -> list[s
 
 @torch.no_grad()
 def read_at_subjects(
-    model: LanguageModel,
+    lm: LanguageModel,
     prompts: Sequence[Sequence[SubjectPrompt]],
     *,
     inputs: Sequence[str] = (),
@@ -149,13 +149,13 @@ def read_at_subjects(
         forests.append(forest)
 
     def read(edits: Sequence[int]) -> list[dict[str, Tensor]]:
-        packed = pack([forests[edit] for edit in edits], model)
+        packed = pack([forests[edit] for edit in edits], lm)
         owners = edits if updates is not None else [-1] * len(edits)
         with (
-            overlay(model, updates or [], owners),
-            record(model, inputs=inputs, outputs=outputs) as recorded,
+            overlay(lm, updates or [], owners),
+            record(lm, inputs=inputs, outputs=outputs) as recorded,
         ):
-            hidden_states(model, packed.ids, packed.positions, packed.visible)
+            hidden_states(lm, packed.ids, packed.positions, packed.visible)
         return [
             {name: recorded[name][row, subject_nodes[edit]].float() for name in module_names}
             for row, edit in enumerate(edits)

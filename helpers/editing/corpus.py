@@ -33,7 +33,7 @@ class CorpusError(UserError):
 
 
 @torch.inference_mode()
-def written_by(model: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
+def written_by(lm: LanguageModel, starts: Tensor, length: int, *, top_k: int) -> Tensor:
     """``starts`` [rows, tokens], each continued by ``length`` tokens sampled at temperature 1.
 
     ``top_k`` is the number of most probable tokens to choose from; 0: all. Tokens that end a text are
@@ -46,12 +46,12 @@ def written_by(model: LanguageModel, starts: Tensor, length: int, *, top_k: int)
         temperature=1.0,
         min_new_tokens=length,
         max_new_tokens=length,
-        eos_token_id=sorted(model.end_tokens) or None,
+        eos_token_id=sorted(lm.end_tokens) or None,
         pad_token_id=0,  # never read: all texts end together
         disable_compile=True,  # as some models would on a GPU, minutes for seconds
     )
-    with evaluated(model), _generation_config(model.model, settings):
-        written: Tensor = model.model.generate(
+    with evaluated(lm), _generation_config(lm.network, settings):
+        written: Tensor = lm.network.generate(
             starts, attention_mask=torch.ones_like(starts), generation_config=settings
         )
     return written
@@ -81,28 +81,28 @@ class SelfCorpus:
         """All that its documents depend on, but for the model."""
         return f"self-{self.count}x{self.segment}-seed{self.seed}"
 
-    def documents(self, model: LanguageModel) -> Iterator[list[int]]:
+    def documents(self, lm: LanguageModel) -> Iterator[list[int]]:
         """Cached as they are written; those of the embedded models are packaged."""
-        root = PACKAGED / "samples" / model.fingerprint / self.name
+        root = PACKAGED / "samples" / lm.fingerprint / self.name
         if not root.exists():
-            root = cache_folder("corpora", model.fingerprint, self.name)
+            root = cache_folder("corpora", lm.fingerprint, self.name)
         starts = range(0, self.count, _TOGETHER)
         for start in tqdm(starts, desc=f"corpus {self.name}", unit="batch", leave=False):
-            make = partial(self._write, model, start)
+            make = partial(self._write, lm, start)
             path = root / f"{start}.json"
             yield from kept(path, lambda file: json.loads(file.read_text()), make)
 
-    def _write(self, model: LanguageModel, start: int, path: Path) -> None:
-        tokenizer = model.tokenizer
-        configured = getattr(model.model.config, "bos_token_id", None)
+    def _write(self, lm: LanguageModel, start: int, path: Path) -> None:
+        tokenizer = lm.tokenizer
+        configured = getattr(lm.network.config, "bos_token_id", None)
         begins = (tokenizer.bos_token_id, configured, tokenizer.eos_token_id)
         first = next((token for token in begins if token is not None), 0)
         rows = min(_TOGETHER, self.count - start)
-        starts = torch.full((rows, 1), first, device=model.device)
+        starts = torch.full((rows, 1), first, device=lm.device)
         # The first token is read, the last one is not: a short context holds as many.
-        length = min(self.segment, model.context_length)
-        with seeded(self.seed * 1_000_003 + start, model.device):
-            written = written_by(model, starts, length, top_k=0)
+        length = min(self.segment, lm.context_length)
+        with seeded(self.seed * 1_000_003 + start, lm.device):
+            written = written_by(lm, starts, length, top_k=0)
         path.write_text(json.dumps(written[:, 1:].tolist()))
 
 
@@ -118,10 +118,10 @@ class TextCorpus:
         """File name and the beginning of its SHA-256."""
         return f"{self.path.stem}-{file_digest(self.path)[:12]}-{self.segment}"
 
-    def documents(self, model: LanguageModel) -> Iterator[list[int]]:
+    def documents(self, lm: LanguageModel) -> Iterator[list[int]]:
         """Consecutive segments, without special tokens."""
         text = read_text(self.path)
-        ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
         for start in range(0, len(ids), self.segment):
             yield ids[start : start + self.segment]
 
@@ -132,7 +132,7 @@ class WikipediaCorpus:
     name = "wikipedia-20231101.en-100000-seed1-4096"
     count = 100_000
 
-    def documents(self, model: LanguageModel) -> Iterator[list[int]]:
+    def documents(self, lm: LanguageModel) -> Iterator[list[int]]:
         """A fixed pseudo-random subset of articles, each cut to the context length."""
         try:
             from datasets import load_dataset
@@ -148,9 +148,9 @@ class WikipediaCorpus:
             raise CorpusError(
                 f"Wikipedia cannot be fetched ({network_words(error)}); use 'self' or a text file"
             ) from error
-        limit = min(model.context_length, 4096)
+        limit = min(lm.context_length, 4096)
         for article in articles.shuffle(seed=1).select(range(self.count)):
-            ids = model.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
+            ids = lm.tokenizer(article["text"], add_special_tokens=False)["input_ids"]
             if ids:
                 yield ids[:limit]
 

@@ -30,7 +30,7 @@ class Editor(ABC):
     name: str  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other updates
     grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
-    model: LanguageModel
+    lm: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
     targets: str = "new"  # or "all" or "all-sum" (``rows.weighted_targets``)
@@ -79,7 +79,7 @@ class Editor(ABC):
     @in_own_state
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
         """What ``requests`` add, together, to a model already edited by ``earlier``."""
-        with overlay_all(self.model, earlier):
+        with overlay_all(self.lm, earlier):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
 
     def settings(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Wrapper(Editor):
     hyperparameters: WrapperHyperparameters
 
     def __post_init__(self) -> None:
-        self.model, self.app = self.base.model, self.base.app
+        self.lm, self.app = self.base.lm, self.base.app
         self.targets = self.base.targets
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Memoised(Editor):
     memo: Memo = field(repr=False)
 
     def __post_init__(self) -> None:
-        self.model, self.app = self.base.model, self.base.app
+        self.lm, self.app = self.base.lm, self.base.app
         self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
@@ -217,13 +217,13 @@ def made_in_batches(
 
 
 def diagnostics_of(
-    model: LanguageModel,
+    lm: LanguageModel,
     deltas: Mapping[str, Delta],
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``extra``."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
-    relative_norms = {name: norm / model.weight_norm(name) for name, norm in norms.items()}
+    relative_norms = {name: norm / lm.weight_norm(name) for name, norm in norms.items()}
     return {
         "norm": norms,
         "relative_norm": relative_norms,

@@ -34,7 +34,7 @@ from helpers.models.weights import free_bytes
 class LossEditor(Editor):
     """FT and MEND: their losses are read from whole rows, as every token changes from one block on."""
 
-    model: LanguageModel
+    lm: LanguageModel
     hyperparameters: LayerHyperparameters
     app: App | None = None
     targets: str = "new"
@@ -64,7 +64,7 @@ class LossEditor(Editor):
         """One independent update per request."""
         rows = [
             edit_row(
-                self.model,
+                self.lm,
                 request,
                 self.app,
                 targets=self.targets,
@@ -126,8 +126,8 @@ class Ft(LossEditor):
 
     def __post_init__(self) -> None:
         (self.layer,) = self.hyperparameters.layers
-        self.model.layout.block(self.layer)
-        self.module = self.model.layout.mlp_out(self.layer)
+        self.lm.layout.block(self.layer)
+        self.module = self.lm.layout.mlp_out(self.layer)
 
     @property
     def reads_prompt_last(self) -> bool:
@@ -137,13 +137,13 @@ class Ft(LossEditor):
     @property
     def edits_at_a_time(self) -> int:
         """What memory has room for: change, gradient, Adam's two moments, and one matrix in transit."""
-        budget = free_bytes(self.model.device) // 4
-        return max(1, budget // (5 * 4 * self.model.weight(self.module).numel()))
+        budget = free_bytes(self.lm.device) // 4
+        return max(1, budget // (5 * 4 * self.lm.weight(self.module).numel()))
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
-        batch = EditBatch(self.model, rows, self.layer)
+        batch = EditBatch(self.lm, rows, self.layer)
         edits = [self._unchanged() for _ in rows]
         # Parameters without a gradient are left alone, momentum included: finished edits stay put.
         optimiser = torch.optim.Adam(
@@ -175,11 +175,11 @@ class Ft(LossEditor):
         return [self._update(edit) for edit in edits]
 
     def _unchanged(self) -> _PendingEdit:
-        device = self.model.device
-        outputs, inputs = self.model.weight(self.module).shape
+        device = self.lm.device
+        outputs, inputs = self.lm.weight(self.module).shape
         matrix = torch.zeros(outputs, inputs, device=device, requires_grad=True)
         bias = None
-        if getattr(self.model.module(self.module), "bias", None) is not None:
+        if getattr(self.lm.module(self.module), "bias", None) is not None:
             bias = torch.zeros(outputs, device=device, requires_grad=True)
         return _PendingEdit(Dense(matrix, bias))
 
@@ -192,7 +192,7 @@ class Ft(LossEditor):
             ]
             return output + torch.stack(changes).to(output.dtype)
 
-        with output_hooks(self.model, {self.module: add_changes}):
+        with output_hooks(self.lm, {self.module: add_changes}):
             return batch.loss_terms(batch.hidden(), self.app)
 
     @torch.no_grad()
@@ -208,4 +208,4 @@ class Ft(LossEditor):
             return Update({}, {"failure": edit.failure, **notes})
         tensors = {name: tensor.detach() for name, tensor in edit.delta.tensors().items()}
         deltas = {self.module: Dense(**tensors)}
-        return Update(deltas, diagnostics_of(self.model, deltas, notes))
+        return Update(deltas, diagnostics_of(self.lm, deltas, notes))

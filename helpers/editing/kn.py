@@ -52,7 +52,7 @@ class KnHyperparameters(Hyperparameters):
 class Kn(Editor):
     """Knowledge neurons on one model; ``contexts`` are the prompts that form the refined set."""
 
-    model: LanguageModel
+    lm: LanguageModel
     hyperparameters: KnHyperparameters
     contexts: ContextTemplates
     progress: bool = False
@@ -71,7 +71,7 @@ class Kn(Editor):
 
     def _update(self, request: EditRequest) -> Update:
         """Add the answers' difference to the output weights of the chosen neurons."""
-        model, settings = self.model, self.hyperparameters
+        lm, settings = self.lm, self.hyperparameters
         attributions, old, new = self.attributions(request)
         is_chosen = self.neurons(attributions.float())  # [layers, neurons]
         notes = {"neurons": is_chosen.nonzero().tolist(), "old_answer": list(old)}
@@ -80,23 +80,23 @@ class Kn(Editor):
         weight_old = settings.lambda_old
         if len(new) == 1 and settings.lambda_old_one_token is not None:
             weight_old = settings.lambda_old_one_token
-        embeddings = model.model.get_input_embeddings().weight.detach()
+        embeddings = lm.network.get_input_embeddings().weight.detach()
         new_embedding = embeddings[list(new)].float().sum(0)
         old_embedding = embeddings[list(old)].float().sum(0)
         vector = settings.lambda_new * new_embedding - weight_old * old_embedding
         deltas: dict[str, Delta] = {
-            model.layout.mlp_out(layer): LowRank(vector[:, None], of_layer.to(vector)[:, None])
+            lm.layout.mlp_out(layer): LowRank(vector[:, None], of_layer.to(vector)[:, None])
             for layer, of_layer in enumerate(is_chosen)
             if bool(of_layer.any())
         }
-        return Update(deltas, diagnostics_of(model, deltas, notes))
+        return Update(deltas, diagnostics_of(lm, deltas, notes))
 
     def attributions(self, request: EditRequest) -> tuple[Tensor, Ids, Ids]:
         """[prompts, layers, neurons], averaged over the answer's tokens; the old and the new answer.
 
         Each token is attributed after the model's own continuation so far.
         """
-        model, settings = self.model, self.hyperparameters
+        lm, settings = self.lm, self.hyperparameters
         record = request.record or request.text
         if not request.correct:
             raise RequestError(
@@ -106,12 +106,12 @@ class Kn(Editor):
         templates = (template.replace("{}", request.text) for template in self.contexts.templates)
         before = separator_after(request.text)
         with request.named():
-            prompts = [prompt_ids(model, prompt) for prompt in templates]
-            attributed = answer_ids(model, request.correct[0], before)
-            new = answer_ids(model, request.target, before)
-        check_length(model, record, max(map(len, prompts)) + max(len(attributed), len(new)))
+            prompts = [prompt_ids(lm, prompt) for prompt in templates]
+            attributed = answer_ids(lm, request.correct[0], before)
+            new = answer_ids(lm, request.target, before)
+        check_length(lm, record, max(map(len, prompts)) + max(len(attributed), len(new)))
         # As many tokens as either answer needs.
-        continuations = greedy_tokens(model, prompts, max(len(new), len(attributed) - 1))
+        continuations = greedy_tokens(lm, prompts, max(len(new), len(attributed) - 1))
         of_prompts = []
         for prompt, continuation in zip(prompts, continuations, strict=True):
             of_tokens = []  # [layers, neurons] each
@@ -119,7 +119,7 @@ class Kn(Editor):
                 ids = (*prompt, *continuation[:number])
                 query = Query("", ids, len(ids) - 1, token, None)
                 of_tokens.append(
-                    integrated_gradients(model, query, steps=settings.steps, at=settings.at)
+                    integrated_gradients(lm, query, steps=settings.steps, at=settings.at)
                 )
             of_prompts.append(torch.stack(of_tokens).mean(0))
         return torch.stack(of_prompts), continuations[0][: len(new)], new

@@ -93,7 +93,7 @@ class SpreadingEditor(VectorEditor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        normed = self.model.layout.architecture.mlp_norm is not None
+        normed = self.lm.layout.architecture.mlp_norm is not None
         self.parts += ("spreading", *(["normed"] if normed else []))
 
     def _noted(self, layer: int) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class SpreadingEditor(VectorEditor):
             update = Update({**update, module_name: LowRank(left.float(), right.float())})
             layer_notes[module_name] = self._noted(layer)
 
-        unchanged = diagnostics_of(self.model, {})
+        unchanged = diagnostics_of(self.lm, {})
         of_each_edit = [
             vector.failed().diagnostics if vector.failure else {**unchanged, **vector.noted}
             for vector in vectors
@@ -149,7 +149,7 @@ class SpreadingEditor(VectorEditor):
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         last_layer = self.hyperparameters.layers[-1]
-        return self.optimised(requests, self.model.layout.block(last_layer))
+        return self.optimised(requests, self.lm.layout.block(last_layer))
 
     def _pending(
         self, requests: Sequence[EditRequest], vectors: Sequence[Vector]
@@ -166,14 +166,14 @@ class SpreadingEditor(VectorEditor):
         """The keys, and an equal share of what is still missing, read with the layers below edited."""
         layers = self.hyperparameters.layers
         layers_left = len(layers) - layers.index(layer)
-        layout = self.model.layout
+        layout = self.lm.layout
         key_module = self._module(layer)
         last_block = layout.block(layers[-1])
         mlp = layout.mlp(layer)
         norm = layout.mlp_norm(layer)
 
         read = read_at_subjects(
-            self.model,
+            self.lm,
             [edit.prompts for edit in pending],
             inputs=[key_module],
             outputs=[last_block, mlp] if norm else [last_block],
@@ -184,7 +184,7 @@ class SpreadingEditor(VectorEditor):
         residuals = (wanted - current).T / layers_left  # [d, n]
         if norm:
             written = torch.stack([of_prompts[0] for of_prompts in read[mlp]], dim=1)
-            residuals = before_norm(self.model.module(norm), written, residuals)
+            residuals = before_norm(self.lm.module(norm), written, residuals)
         return LayerProblem(self._averaged(read[key_module]), residuals)
 
     def _averaged(self, keys_of_edits: Sequence[Tensor]) -> Tensor:
@@ -193,10 +193,10 @@ class SpreadingEditor(VectorEditor):
         return torch.stack(averaged, dim=1)
 
     def _module(self, layer: int) -> str:
-        return self.model.layout.mlp_out(layer)
+        return self.lm.layout.mlp_out(layer)
 
     def _recorded(self, update: Update, extra: dict[str, Any]) -> Update:
-        diagnostics = diagnostics_of(self.model, update, extra)
+        diagnostics = diagnostics_of(self.lm, update, extra)
         if not all(math.isfinite(norm) for norm in diagnostics["norm"].values()):
             return Update({}, {**diagnostics, "failure": "the update is not finite"})
         return Update(dict(update), diagnostics)
@@ -257,18 +257,18 @@ class AlphaEdit(SpreadingEditor):
         total, history = Update({}), KeyHistory()
         editor = replace(self, memo=None)  # vectors of the edited model are not shared
         for request in requests:
-            with overlay_all(self.model, total):
+            with overlay_all(self.lm, total):
                 step = editor.edit_jointly([request], history)
             total = total.plus(step)
             if not step.failed:  # else nothing was written that needs protection
-                with overlay_all(self.model, total):
+                with overlay_all(self.lm, total):
                     self._remember(history, request)
             yield total
 
     def _remember(self, history: KeyHistory, request: EditRequest) -> None:
         layers = self.hyperparameters.layers
         key_modules = [self._module(layer) for layer in layers]
-        read = read_at_subjects(self.model, self.prompts([request]), inputs=key_modules)
+        read = read_at_subjects(self.lm, self.prompts([request]), inputs=key_modules)
         for layer, key_module in zip(layers, key_modules, strict=True):
             keys = self._averaged(read[key_module])
             earlier_keys = history.get(layer, keys[:, :0])

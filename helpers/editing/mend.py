@@ -81,8 +81,8 @@ class Mend(LossEditor):
     def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
         """Low-rank updates from one forward and one backward pass."""
         module_names = list(self.network.shapes)
-        first_layer = min(self.model.layout.layer_of(name) for name in module_names)
-        batch = EditBatch(self.model, rows, first_layer)
+        first_layer = min(self.lm.layout.layer_of(name) for name in module_names)
+        batch = EditBatch(self.lm, rows, first_layer)
         gradients, terms = token_gradients(batch, module_names, self.app)
         deltas_of_rows: list[dict[str, LowRank]] = [{} for _ in rows]
         for module_name, (x, delta) in gradients.items():
@@ -107,7 +107,7 @@ class Mend(LossEditor):
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             failure = f"non-finite loss or gradient: {losses}"
             return Update({}, {"failure": failure, **notes})
-        return Update(deltas, diagnostics_of(self.model, deltas, notes))
+        return Update(deltas, diagnostics_of(self.lm, deltas, notes))
 
 
 def token_gradients(
@@ -124,7 +124,7 @@ def token_gradients(
     # The graph begins at the first edited block's input: the weights themselves are frozen.
     batch.entering = batch.entering.detach().requires_grad_()
     hooks = {name: partial(keep, name) for name in module_names}
-    with output_hooks(batch.model, hooks), torch.enable_grad():
+    with output_hooks(batch.lm, hooks), torch.enable_grad():
         terms = batch.loss_terms(batch.hidden(), app)
         total = torch.stack(list(terms.values())).sum()
         gradients = torch.autograd.grad(total, [outputs[name] for name in module_names])
@@ -212,21 +212,21 @@ class Hypernetwork(nn.Module):
 
 
 @in_own_state
-def load_network(model: LanguageModel, preset: MendHyperparameters) -> Hypernetwork:
+def load_network(lm: LanguageModel, preset: MendHyperparameters) -> Hypernetwork:
     """The trained hypernetwork that preset name, or a ``NetworkError``."""
-    path = network_file(model.name, preset)
+    path = network_file(lm.name, preset)
     metadata, state = read_kept(path, _read)
     train = "train one with python -m tools.train_mend"
     if "mend" not in metadata:
         raise NetworkError(f"{path} holds no MEND network: {train}")
     described = json.loads(metadata["mend"])
-    if metadata["fingerprint"] != model.fingerprint:
+    if metadata["fingerprint"] != lm.fingerprint:
         raise NetworkError(
             f"{path} was trained for {described['model']} ({metadata['fingerprint']}), not for"
-            f" {model.name} ({model.fingerprint}); {train}"
+            f" {lm.name} ({lm.fingerprint}); {train}"
         )
     shapes = {name: (out, into) for name, (out, into) in described["shapes"].items()}
-    layers = {model.layout.layer_of(name) for name in shapes}
+    layers = {lm.layout.layer_of(name) for name in shapes}
     rank = described["rank"]
     if layers != set(preset.layers) or rank != preset.rank:
         raise NetworkError(
@@ -235,7 +235,7 @@ def load_network(model: LanguageModel, preset: MendHyperparameters) -> Hypernetw
         )
     network = Hypernetwork(shapes, rank)
     network.load_state_dict(state)
-    return network.to(model.device).requires_grad_(False)
+    return network.to(lm.device).requires_grad_(False)
 
 
 def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:

@@ -126,27 +126,27 @@ class SecondMoment:
 
 @in_own_state
 def second_moment(
-    model: LanguageModel, layers: Sequence[int], corpus: Corpus
+    lm: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
     """Those of the layers, made where cache and package lack them; an interrupted run resumes."""
-    fingerprint = model.fingerprint
-    name = corpus.name + "-bos" * bool(prompt_prefix(model))
+    fingerprint = lm.fingerprint
+    name = corpus.name + "-bos" * bool(prompt_prefix(lm))
     root = cache_folder("second_moments", fingerprint, name)
     moments = {layer: sound(_place(root, layer), _read) for layer in layers}
     if missing := [layer for layer in layers if moments[layer] is None]:
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
-        sums, tokens = _summed_keys(model, missing, corpus, unfinished)
+        sums, tokens = _summed_keys(lm, missing, corpus, unfinished)
         if not tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer in missing:
             about = {"tokens": tokens, "layer": layer, "fingerprint": fingerprint, "corpus": name}
-            mean = sums[model.layout.mlp_out(layer)].cpu() / tokens
+            mean = sums[lm.layout.mlp_out(layer)].cpu() / tokens
             with kept_whole(_place(root, layer)) as scratch:
                 save_file({"matrix": mean}, scratch, {"about": json.dumps(about)})
             moments[layer] = read_kept(_place(root, layer), _read)
         kept_at(unfinished).unlink(missing_ok=True)
     return {
-        layer: replace(moment, device=model.device, file=kept_at(_place(root, layer)))
+        layer: replace(moment, device=lm.device, file=kept_at(_place(root, layer)))
         for layer, moment in moments.items()
         if moment
     }
@@ -173,25 +173,25 @@ def _read(path: Path) -> SecondMoment:
 
 
 def _summed_keys(
-    model: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
+    lm: LanguageModel, layers: Sequence[int], corpus: Corpus, unfinished: Path
 ) -> tuple[dict[str, Tensor], int]:
     """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
-    module_names = [model.layout.mlp_out(layer) for layer in layers]
-    size = (model.layout.intermediate_size, model.layout.intermediate_size)
+    module_names = [lm.layout.mlp_out(layer) for layer in layers]
+    size = (lm.layout.intermediate_size, lm.layout.intermediate_size)
     saved = sound(unfinished, load_file) or {name: torch.zeros(size) for name in module_names}
     documents_read, tokens_read = map(int, saved.pop(READ_SO_FAR, (0, 0)))
-    sums = {name: matrix.to(model.device) for name, matrix in saved.items()}
+    sums = {name: matrix.to(lm.device) for name, matrix in saved.items()}
 
-    prefix = prompt_prefix(model)
-    unread = islice(corpus.documents(model), documents_read, None)
-    documents = ([*prefix, *document][: model.context_length] for document in unread)
-    title = f"second moments {list(layers)} over {corpus.name}, once for {model.name}"
+    prefix = prompt_prefix(lm)
+    unread = islice(corpus.documents(lm), documents_read, None)
+    documents = ([*prefix, *document][: lm.context_length] for document in unread)
+    title = f"second moments {list(layers)} over {corpus.name}, once for {lm.name}"
     total = getattr(corpus, "count", None)
     progress = Progress(total or 0, f"documents for {title}")
     saved_at = time.monotonic()
     with tqdm(desc=title, unit="document", total=total, initial=documents_read) as bar:
         while group := list(islice(documents, TOGETHER)):
-            _add_keys(model, group, sums)
+            _add_keys(lm, group, sums)
             documents_read += len(group)
             tokens_read += sum(len(document) for document in group)
             bar.update(len(group))
@@ -206,22 +206,22 @@ def _summed_keys(
 
 
 def _add_keys(
-    model: LanguageModel, documents: Sequence[list[int]], sums: Mapping[str, Tensor]
+    lm: LanguageModel, documents: Sequence[list[int]], sums: Mapping[str, Tensor]
 ) -> None:
     """Add k k^T of every token of the documents to the sums, in batches of like length."""
     for indices in token_batches([len(document) for document in documents], TOKENS):
         batch = [documents[index] for index in indices]
-        for keys_of_modules in run_halving(batch, lambda part: _keys(model, part, list(sums))):
+        for keys_of_modules in run_halving(batch, lambda part: _keys(lm, part, list(sums))):
             for module_name, keys in keys_of_modules.items():
                 sums[module_name].addmm_(keys.T, keys)
 
 
 @torch.inference_mode()
 def _keys(
-    model: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
+    lm: LanguageModel, documents: Sequence[list[int]], names: Sequence[str]
 ) -> dict[str, Tensor]:
     """Inputs of the named modules at every real token, [tokens, f] in fp32."""
-    batch = padded(model, documents)
-    with record(model, inputs=names) as inputs:
-        hidden_states(model, batch.ids, batch.positions, batch.visible)
+    batch = padded(lm, documents)
+    with record(lm, inputs=names) as inputs:
+        hidden_states(lm, batch.ids, batch.positions, batch.visible)
     return {name: inputs[name][batch.real].float() for name in names}

@@ -45,13 +45,13 @@ class Rect(Wrapper):
         """The update masked, relative to the weights with the earlier updates in them."""
         deltas = {}
         for name, delta in update.items():
-            weight = self.model.weight(name).float()
+            weight = self.lm.weight(name).float()
             if earlier and name in earlier:
                 weight = weight + earlier[name].dense().to(weight)
             deltas[name] = keep_largest(delta, weight, self.hyperparameters.keep)
         if not deltas:
             return update
-        recorded = diagnostics_of(self.model, deltas)
+        recorded = diagnostics_of(self.lm, deltas)
         return Update(deltas, {**update.diagnostics, **recorded})
 
     def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
@@ -105,7 +105,7 @@ class Prune(Wrapper):
         noted: dict[str, dict[str, float]] = {}
         for name, delta in update.items():
             if name not in self._largest:
-                weight = self.model.weight(name).float()
+                weight = self.lm.weight(name).float()
                 self._largest[name] = float(torch.linalg.matrix_norm(weight, 2))
             limit, base = self._largest[name], self.hyperparameters.log_base
             restrained, count = restrain(delta, limit, base)
@@ -114,7 +114,7 @@ class Prune(Wrapper):
             noted[name] = {"largest_singular_value": limit, "restrained": count}
         if not deltas:
             return update
-        recorded = diagnostics_of(self.model, deltas, {"prune": noted})
+        recorded = diagnostics_of(self.lm, deltas, {"prune": noted})
         return Update(deltas, {**update.diagnostics, **recorded})
 
 

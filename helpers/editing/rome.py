@@ -56,13 +56,13 @@ class Rome(VectorEditor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
         """The equation, edit by edit."""
-        model = self.model
+        lm = self.lm
         (layer,) = self.hyperparameters.layers
-        key_module = model.layout.mlp_out(layer)
+        key_module = lm.layout.mlp_out(layer)
         # y and delta; the loss that delta minimises includes APP.
-        vectors = self.optimised(requests, model.layout.mlp(layer))
+        vectors = self.optimised(requests, lm.layout.mlp(layer))
         prompts = self.prompts(requests)  # in every context, the bare one first
-        read = read_at_subjects(model, prompts, inputs=[key_module])
+        read = read_at_subjects(lm, prompts, inputs=[key_module])
         return [
             self._update(layer, keys, vector)
             for keys, vector in zip(read[key_module], vectors, strict=True)
@@ -86,9 +86,9 @@ class Rome(VectorEditor):
         right = direction.float()
         if not bool(left.isfinite().all() and right.isfinite().all()):
             return vector.failed("the key is not finite, or orthogonal to its direction (k.u = 0)")
-        deltas = {self.model.layout.mlp_out(layer): LowRank(left[:, None], right[:, None])}
+        deltas = {self.lm.layout.mlp_out(layer): LowRank(left[:, None], right[:, None])}
         notes = {"key_dot_direction": float(key_dot_direction), **vector.noted}
-        return Update(deltas, diagnostics_of(self.model, deltas, notes))
+        return Update(deltas, diagnostics_of(self.lm, deltas, notes))
 
     def _direction(self, layer: int, averaged_key: Tensor) -> Tensor:
         """u [f]: C^-1 k_bar, or k_bar itself, scaled to unit length, in fp64."""
@@ -101,6 +101,6 @@ class Rome(VectorEditor):
     @torch.no_grad()
     def _value(self, layer: int, key: Tensor) -> Tensor:
         """What the unedited matrix gives for a key [f]: [d]."""
-        mlp_out = self.model.module(self.model.layout.mlp_out(layer))
-        output: Tensor = mlp_out(key.to(self.model.dtype)[None, None])  # [1, 1, d]
+        mlp_out = self.lm.module(self.lm.layout.mlp_out(layer))
+        output: Tensor = mlp_out(key.to(self.lm.dtype)[None, None])  # [1, 1, d]
         return output[0, 0].float()

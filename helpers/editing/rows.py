@@ -99,7 +99,7 @@ class EditRow:
 
 
 def edit_row(
-    model: LanguageModel,
+    lm: LanguageModel,
     request: EditRequest,
     app: App | None = None,
     *,
@@ -118,9 +118,9 @@ def edit_row(
         wordings.append((replace(request, prompt=prompt_text, further=()), [(target, 1.0)]))
     with request.named():
         for wording, answers in wordings:
-            prompts = _prompts(model, wording, contexts)
+            prompts = _prompts(lm, wording, contexts)
             ids_of = ids_of_answers(
-                model, [answer for answer, _ in answers], separator_after(wording.text)
+                lm, [answer for answer, _ in answers], separator_after(wording.text)
             )
             for prompt, subject_position in prompts:
                 for answer, weight in answers:
@@ -131,13 +131,13 @@ def edit_row(
                         at_once=prompt_last,
                         scale=weight / (len(wordings) * len(prompts)),
                     )
-        bare_prompt, subject_position = _prompts(model, request, contexts)[0]
+        bare_prompt, subject_position = _prompts(lm, request, contexts)[0]
         if subject_position is not None:
             nodes = row.forest.add(bare_prompt, subject_position)
             row.bare_node = nodes[subject_position]
-            row.kl_node = _add_kl_prompt(model, row.forest, request)
+            row.kl_node = _add_kl_prompt(lm, row.forest, request)
         correct, false = app.answers(request) if app else ((), ())
-        ids_of = ids_of_answers(model, [*correct, *false], separator_after(request.text))
+        ids_of = ids_of_answers(lm, [*correct, *false], separator_after(request.text))
     for answer in correct:
         predictions = row.predict(
             bare_prompt, ids_of[answer], subject_position, at_once=prompt_last
@@ -151,35 +151,35 @@ def edit_row(
     return row
 
 
-def _add_kl_prompt(model: LanguageModel, forest: Forest, request: EditRequest) -> int:
+def _add_kl_prompt(lm: LanguageModel, forest: Forest, request: EditRequest) -> int:
     """Add the KL prompt up to the subject's last token, which alone is read; that token's node."""
-    prompt = subject_prompt(model, KL_PROMPT, request.subject)
+    prompt = subject_prompt(lm, KL_PROMPT, request.subject)
     return forest.add(prompt.ids[: prompt.subject_last + 1], prompt.subject_last)[-1]
 
 
 def _prompts(
-    model: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
+    lm: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
 ) -> list[tuple[Ids, int | None]]:
     """Token ids of every wording, with the position of the subject's last token where it is edited."""
     if contexts is None:
-        return [(prompt_ids(model, request.text), None)]
-    in_contexts = subject_prompts(model, request, contexts)
+        return [(prompt_ids(lm, request.text), None)]
+    in_contexts = subject_prompts(lm, request, contexts)
     return [(prompt.ids, prompt.subject_last) for prompt in in_contexts]
 
 
 def subject_prompts(
-    model: LanguageModel, request: EditRequest, contexts: ContextTemplates
+    lm: LanguageModel, request: EditRequest, contexts: ContextTemplates
 ) -> list[SubjectPrompt]:
     """The request's prompt in every context, tokenised, with the subject's last token."""
     templates = [template.replace("{}", request.prompt) for template in contexts.templates]
     with request.named():
-        return tokenised(model, templates, request.subject)
+        return tokenised(lm, templates, request.subject)
 
 
-def check_length(model: LanguageModel, record: str, tokens: int) -> None:
+def check_length(lm: LanguageModel, record: str, tokens: int) -> None:
     """Refuse a record whose longest text exceeds the context."""
-    if tokens > model.context_length:
+    if tokens > lm.context_length:
         raise RequestError(
             f"record {record!r}: prompt and target of {tokens} tokens exceed the context of"
-            f" {model.context_length}; shorten them"
+            f" {lm.context_length}; shorten them"
         )

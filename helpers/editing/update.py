@@ -216,24 +216,24 @@ class Update(Mapping[str, Delta]):
 
 
 @in_own_state
-def write(model: LanguageModel, update: Update) -> None:
+def write(lm: LanguageModel, update: Update) -> None:
     """Add an update to the model's weights for good, in fp32 or finer, rounded to their type once.
 
     An ``UpdateError`` where one of them cannot be written (``check_writable``); no weight is changed then.
     """
-    check_writable(model, update)
+    check_writable(lm, update)
     with torch.no_grad():
         for name, delta in update.items():
-            weight = model.weight(name)
+            weight = lm.weight(name)
             if not bool(_changed(weight, delta).isfinite().all()):
                 raise UpdateError(
                     f"{name}: the update makes infinite or undefined numbers in {weight.dtype}, so"
                     " nothing was written: make the edit again, or load the model in float32"
                 )
         for name, delta in update.items():
-            weight = model.weight(name)
+            weight = lm.weight(name)
             if weight.dtype.itemsize == 2:
-                relative = delta.norm() / model.weight_norm(name)
+                relative = delta.norm() / lm.weight_norm(name)
                 if relative < 1e-2:  # rounding takes the change
                     warnings.warn(
                         f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in"
@@ -242,7 +242,7 @@ def write(model: LanguageModel, update: Update) -> None:
                     )
             weight.copy_(_changed(weight, delta))
             if delta.bias is not None:
-                bias = model.module(name).get_parameter("bias")
+                bias = lm.module(name).get_parameter("bias")
                 bias.add_(delta.bias.to(weight))
 
 
@@ -253,13 +253,13 @@ def _changed(weight: Tensor, delta: Delta) -> Tensor:
 
 
 @contextmanager
-def apply(model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
+def apply(lm: LanguageModel, update: Update) -> Iterator[LanguageModel]:
     """Write an update into the weights for the duration of a block, then restore them bit-exactly."""
-    check_writable(model, update)
-    saved = [(p, p.detach().clone()) for name in update for p in model.module(name).parameters()]
+    check_writable(lm, update)
+    saved = [(p, p.detach().clone()) for name in update for p in lm.module(name).parameters()]
     try:
-        write(model, update)
-        yield model
+        write(lm, update)
+        yield lm
     finally:
         with torch.no_grad():
             for parameter, value in saved:
@@ -268,31 +268,31 @@ def apply(model: LanguageModel, update: Update) -> Iterator[LanguageModel]:
 
 @contextmanager
 def overlay(
-    model: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
+    lm: LanguageModel, updates: Sequence[Update], owners: Tensor | Sequence[int]
 ) -> Iterator[None]:
     """Run forward passes inside the block with row i under ``updates[owners[i]]``; -1: unedited."""
     owners = torch.as_tensor(owners)
     used = {int(i): updates[int(i)] for i in owners.unique() if i >= 0}
     for update in used.values():
-        check_update(model, update)
+        check_update(lm, update)
     hooks = {}
     for name in sorted({name for update in used.values() for name in update}):
         deltas = {i: update[name] for i, update in used.items() if name in update}
-        hooks[name] = _adding_by_row(deltas, owners.tolist(), model.device)
-    with output_hooks(model, hooks):
+        hooks[name] = _adding_by_row(deltas, owners.tolist(), lm.device)
+    with output_hooks(lm, hooks):
         yield
 
 
 @contextmanager
-def overlay_all(model: LanguageModel, update: Update) -> Iterator[None]:
+def overlay_all(lm: LanguageModel, update: Update) -> Iterator[None]:
     """The same with every row under ``update``; an ``overlay`` inside the block comes on top of it."""
-    check_update(model, update)
+    check_update(lm, update)
 
     def adding(delta: Delta) -> OnOutput:
         return lambda x, output: output + delta.rows(x.to(delta.dtype)).to(output.dtype)
 
-    moved = update.to(model.device)
-    with output_hooks(model, {name: adding(delta) for name, delta in moved.items()}):
+    moved = update.to(lm.device)
+    with output_hooks(lm, {name: adding(delta) for name, delta in moved.items()}):
         yield
 
 
@@ -336,13 +336,13 @@ def _adding_by_row(
     return on_output
 
 
-def check_writable(model: LanguageModel, update: Update) -> None:
+def check_writable(lm: LanguageModel, update: Update) -> None:
     """Raise ``UpdateError`` for weights that an update cannot be added to, besides ``check_update``'s.
 
     They are parameters of ``PLAIN`` tensors that hold floating-point numbers (``WRITABLE``) in memory. An
     ``overlay`` adds to a module's outputs and needs none of this.
     """
-    modules = dict(model.model.named_modules())
+    modules = dict(lm.network.named_modules())
     for name, delta in update.items():
         if name not in modules:
             continue  # check_update reports it
@@ -356,7 +356,7 @@ def check_writable(model: LanguageModel, update: Update) -> None:
                     f"{name}.{parameter} {fault}, so nothing was written: load the model in floating"
                     " point, or score under an overlay"
                 )
-    check_update(model, update)
+    check_update(lm, update)
 
 
 def _why_not_writable(stored: Tensor | None) -> str:
@@ -369,17 +369,17 @@ def _why_not_writable(stored: Tensor | None) -> str:
     return "is not in memory (device meta)" if stored.is_meta else ""
 
 
-def check_update(model: LanguageModel, update: Update) -> None:
+def check_update(lm: LanguageModel, update: Update) -> None:
     """Raise ``UpdateError`` for a module, bias or shape that this model does not have."""
     for name, delta in update.items():
         try:
-            fits = model.weight(name).shape == delta.shape
+            fits = lm.weight(name).shape == delta.shape
             if delta.bias is not None:
-                fits &= model.module(name).get_parameter("bias").shape == delta.bias.shape
+                fits &= lm.module(name).get_parameter("bias").shape == delta.bias.shape
         except AttributeError:
             fits = False
         if not fits:
             raise UpdateError(
-                f"the update changes {name} of shape {delta.shape}, which {model.name} does"
+                f"the update changes {name} of shape {delta.shape}, which {lm.name} does"
                 " not have: it was made for another model"
             )

@@ -63,7 +63,7 @@ class Vector:
 class VectorEditor(Editor):
     """What ROME, MEMIT and AlphaEdit share: their parts, their checks and the vector."""
 
-    model: LanguageModel
+    lm: LanguageModel
     hyperparameters: VectorHyperparameters
     contexts: ContextTemplates
     second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)  # by edited layer
@@ -74,7 +74,7 @@ class VectorEditor(Editor):
 
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
-            self.model.layout.block(layer)
+            self.lm.layout.block(layer)
         self.parts = ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
 
     def settings(self) -> dict[str, Any]:
@@ -95,21 +95,19 @@ class VectorEditor(Editor):
 
     def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
         """Each request's prompt in every context, the bare one first."""
-        return [subject_prompts(self.model, r, self.contexts) for r in requests]
+        return [subject_prompts(self.lm, r, self.contexts) for r in requests]
 
     def optimised(self, requests: Sequence[EditRequest], module_name: str) -> list[Vector]:
         """One vector per request, added to the module's output; a ``failure`` ends that edit only."""
 
         def optimise(missing: Sequence[EditRequest]) -> list[Vector]:
             rows = [
-                edit_row(
-                    self.model, request, self.app, contexts=self.contexts, targets=self.targets
-                )
+                edit_row(self.lm, request, self.app, contexts=self.contexts, targets=self.targets)
                 for request in missing
             ]
             return made_in_batches(
                 [int(row.active().sum()) for row in rows],
-                tokens_at_once(self.model, 2048, gradients=True),
+                tokens_at_once(self.lm, 2048, gradients=True),
                 lambda row_indices: self._optimise([rows[i] for i in row_indices], module_name),
                 activity="optimising" if self.progress else "",
             )
@@ -120,9 +118,9 @@ class VectorEditor(Editor):
         """All that vectors depend on besides their requests."""
         in_templates = {"context_template_length_params", "context_template_start"}
         names = set(VectorHyperparameters.model_fields) - {"layers"} - in_templates
-        model = self.model
+        lm = self.lm
         key = {
-            "model": [model.fingerprint, model.dtype_name, str(model.device)],
+            "model": [lm.fingerprint, lm.dtype_name, str(lm.device)],
             "module": module_name,
             "hyperparameters": self.hyperparameters.model_dump(mode="json", include=names),
             "contexts": self.contexts.templates,
@@ -134,7 +132,7 @@ class VectorEditor(Editor):
     def _optimise(self, rows: Sequence[EditRow], module_name: str) -> list[Vector]:
         """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
         settings = self.hyperparameters
-        batch = EditBatch(self.model, rows, self.model.layout.layer_of(module_name))
+        batch = EditBatch(self.lm, rows, self.lm.layout.layer_of(module_name))
         addition = _AddedVectors(batch, module_name)
         vectors: list[Vector] = []
         unfinished = list(range(len(rows)))  # of the rows, those that are still in the batch
@@ -210,8 +208,8 @@ class _AddedVectors:
     def __init__(self, batch: EditBatch, module_name: str) -> None:
         self.batch = batch
         self.module_name = module_name
-        shape = len(batch.rows), batch.model.layout.hidden_size
-        self.delta = torch.zeros(shape, device=batch.model.device, requires_grad=True)
+        shape = len(batch.rows), batch.lm.layout.hidden_size
+        self.delta = torch.zeros(shape, device=batch.lm.device, requires_grad=True)
         self.adam = _Adam(torch.zeros_like(self.delta), torch.zeros_like(self.delta))
         self._initial: Tensor | None = None  # until the first pass
 
@@ -223,7 +221,7 @@ class _AddedVectors:
 
     def hidden(self) -> Tensor:
         """Final hidden states [rows, active, hidden] under the vectors."""
-        with output_hooks(self.batch.model, {self.module_name: self._added}):
+        with output_hooks(self.batch.lm, {self.module_name: self._added}):
             return self.batch.hidden()
 
     def _added(self, _: Tensor, output: Tensor) -> Tensor:

@@ -148,7 +148,7 @@ class Outcome:
 class Explorer:
     """A model with everything needed to edit it, and to continue the edit prompt ``samples`` times."""
 
-    model: LanguageModel
+    lm: LanguageModel
     preset: str = "tuned"
     corpus: str = "self"
     seed: int = 0
@@ -158,7 +158,7 @@ class Explorer:
     def editor(self, name: str, *, app: bool = False) -> Editor:
         """The editor called ``name``, with APP if wanted; an EditorError where it cannot be had."""
         how: dict[str, Any] = {"preset": self.preset, "corpus": self.corpus, "seed": self.seed}
-        return build_editor(name, self.model, app=app or None, **how)
+        return build_editor(name, self.lm, app=app or None, **how)
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
         """Make a record's edit and look at it; a UserError where it cannot be made or scored."""
@@ -166,13 +166,13 @@ class Explorer:
         (update,) = editor.edit([edit_request(record)])
         if failure := update.diagnostics.get("failure"):
             raise UserError(f"the edit was given up: {failure}")
-        lm, both = self.model, [record.edit_prompt] * 2
+        lm, both = self.lm, [record.edit_prompt] * 2
         sampling = replace(self.sampling, seed=self.seed)
         drawn = sample_responses(lm, both, [update], [-1, 0], n=self.samples, sampling=sampling)
         return Outcome(
             record=record,
             method=method_label(editor.method),
-            scores=joined_scores(self.model, record, update),
+            scores=joined_scores(self.lm, record, update),
             before=_read(record, drawn[0]),
             after=_read(record, drawn[1]),
             seconds=time.perf_counter() - started,
@@ -223,7 +223,7 @@ class ChainsOutcome:
 class ChainExplorer:
     """A model and a set of edits; scores are kept in the store, so that looking again is free."""
 
-    model: LanguageModel
+    lm: LanguageModel
     edits: Sequence[Edit]
     store: ResultsStore
     layout: str = "mini"
@@ -231,9 +231,9 @@ class ChainExplorer:
     def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
         """Make an edit and score all facts of its chains before and after."""
         names = load_aliases(self.layout)
-        run = ThinkEditRun(self.model, [edit], self.edits, names, self.store, layout=self.layout)
+        run = ThinkEditRun(self.lm, [edit], self.edits, names, self.store, layout=self.layout)
         facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
-        return ChainsOutcome(edit, self.model.name, method_label(editor.method), facts)
+        return ChainsOutcome(edit, self.lm.name, method_label(editor.method), facts)
 
 
 @figure("07_chains")

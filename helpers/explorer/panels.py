@@ -1,7 +1,7 @@
 """The panels: choose a fact and an editor, click, and see what the edit does to answers or chains.
 
->>> EditPanel(Explorer(language_model), load_peak("peak-mini-cf").records)
->>> ChainPanel(ChainExplorer(language_model, edits, store), Explorer(language_model))
+>>> EditPanel(Explorer(lm), load_peak("peak-mini-cf").records)
+>>> ChainPanel(ChainExplorer(lm, edits, store), Explorer(lm))
 
 Where widgets cannot be shown (a notebook run headless, a page on paper) one line replaces the panel.
 """
@@ -95,7 +95,7 @@ class Panel(widgets.VBox):
                 reported = gone
                 self.status.value = f"Editing… {passes} passes of the model, {gone:.0f} s"
 
-        embeddings = self._explorer.model.model.get_input_embeddings()
+        embeddings = self._explorer.lm.network.get_input_embeddings()
         try:
             self.status.value = "Editing… (missing second moments take minutes, once)"
             with _TURN, embeddings.register_forward_pre_hook(count):
@@ -140,7 +140,7 @@ class EditPanel(Panel):
         facts = [(f"{r.edit_prompt} … (record {r.case_id})", n) for n, r in enumerate(records)]
         self.fact = widgets.Dropdown(description="Fact", options=sorted(facts), layout=WIDE)
         fetched = (name for name in PACKAGED_WEIGHTS if weights_folder(name).exists())
-        models = tuple(dict.fromkeys([explorer.model.name, *fetched]))
+        models = tuple(dict.fromkeys([explorer.lm.name, *fetched]))
         self.model = widgets.Dropdown(description="Model", options=models, value=models[0])
         # Told when it is left: of letters told one by one, the last come after a click on Edit.
         late = {"continuous_update": False}
@@ -181,11 +181,11 @@ class EditPanel(Panel):
     def _load(self) -> None:
         """Go on with the chosen model, in the first one's dtype."""
         self.status.value = f"Loading {self.model.value}…"
-        first = self._explorer.model
-        model = load(self.model.value, dtype=first.dtype_name, device=str(first.device))
-        packaged = (paths.PACKAGED / "samples" / model.fingerprint).exists()
+        first = self._explorer.lm
+        lm = load(self.model.value, dtype=first.dtype_name, device=str(first.device))
+        packaged = (paths.PACKAGED / "samples" / lm.fingerprint).exists()
         corpus = "self" if packaged else "smollm2-135m"  # what others sample may be no English
-        self._explorer = replace(self._explorer, model=model, corpus=corpus)
+        self._explorer = replace(self._explorer, lm=lm, corpus=corpus)
         self.status.value = ""
 
     def _offer_fields(self) -> None:

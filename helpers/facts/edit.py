@@ -81,7 +81,7 @@ class Fact:
 class EditedFacts:
     """Facts, their updates (one each, or one for all) and what these did (``edit_facts``: the table)."""
 
-    model: LanguageModel
+    lm: LanguageModel
     facts: tuple[Fact, ...]
     updates: tuple[Update, ...]
     table: pd.DataFrame
@@ -90,19 +90,19 @@ class EditedFacts:
     def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
         """Greedy continuations under one fact's edit; once written, under all."""
         owner = -1 if self.written else 0 if len(self.updates) == 1 else fact
-        asked = (self.model, prompts, self.updates, [owner] * len(prompts))
+        asked = (self.lm, prompts, self.updates, [owner] * len(prompts))
         return [text for (text,) in sample_responses(*asked, n=1, sampling=GREEDY)]
 
     def write(self) -> LanguageModel:
         """Add all updates to the weights for good, once; many facts are better edited ``together``."""
         for update in () if self.written else self.updates:
-            write(self.model, update)
+            write(self.lm, update)
         self.written = True
-        return self.model
+        return self.lm
 
 
 def edit_facts(
-    model: LanguageModel,
+    lm: LanguageModel,
     facts: Sequence[Fact],
     *,
     editor: str = "rome",
@@ -136,28 +136,28 @@ def edit_facts(
     split_method(editor)  # before a preset is looked for
     whole_number("seed", seed)
     corpus_named(corpus, seed=seed)
-    chosen = presets.default_preset(editor, model.name) if preset is None else preset
-    check_method(editor, model.name, chosen)
+    chosen = presets.default_preset(editor, lm.name) if preset is None else preset
+    check_method(editor, lm.name, chosen)
     if unlisted and (app or editor.endswith("+app")):
         raise RequestError(f"{unlisted[0]!r}: APP protects answers; give some, or omit APP")
     # Before an edit is made: it refuses whatever cannot be scored.
-    before = _answered(model, facts, (), [-1] * len(facts))
+    before = _answered(lm, facts, (), [-1] * len(facts))
     how: dict[str, Any] = {"preset": chosen, "app": app, "corpus": corpus, "seed": seed}
-    made = build_editor(editor, model, **how, progress=True)
+    made = build_editor(editor, lm, **how, progress=True)
     requests = [fact.request for fact in facts]
     updates = [made.edit_jointly(requests)] if together else made.edit(requests)
     owners = [0 if together else number for number in range(len(facts))]
-    after = _answered(model, facts, updates, owners)
-    base = presets.base_hyperparameters(editor, model.name, chosen)
+    after = _answered(lm, facts, updates, owners)
+    base = presets.base_hyperparameters(editor, lm.name, chosen)
     at_subject = isinstance(base, presets.VectorHyperparameters)
     rows = []
     for index, fact in enumerate(facts):
         update = updates[owners[index]]
-        row = fact_row(model, fact, before[index], after[index], update)
+        row = fact_row(lm, fact, before[index], after[index], update)
         warnings = fact_warnings(fact, facts, together=together)
-        warnings += edit_warnings(model, fact, update, edits_subject_token=at_subject)
+        warnings += edit_warnings(lm, fact, update, edits_subject_token=at_subject)
         rows.append(row | ({"warning": "; ".join(warnings)} if warnings else {}))
-    return EditedFacts(model, facts, tuple(updates), pd.DataFrame(rows))
+    return EditedFacts(lm, facts, tuple(updates), pd.DataFrame(rows))
 
 
 def listed(facts: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -192,16 +192,16 @@ class Answers:
 
 
 def _answered(
-    model: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update], owners: Sequence[int]
+    lm: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update], owners: Sequence[int]
 ) -> list[Answers]:
     questions = [Question(f.prompts[0], (f.target, *f.correct, *f.false)) for f in facts]
-    scores = score_answers(model, questions, updates, owners)
+    scores = score_answers(lm, questions, updates, owners)
     prompts = [prompt for fact in facts for prompt in fact.prompts]
     prompt_owners = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
-    longest = max(len(ids) for fact in facts for ids in _targets(model, fact))
+    longest = max(len(ids) for fact in facts for ids in _targets(lm, fact))
     count = max(GREEDY.max_new_tokens, longest + LONGEST_LETTER)
     greedy = replace(GREEDY, max_new_tokens=count, stop=None)
-    continuations = iter(sample_tokens(model, prompts, updates, prompt_owners, greedy))
+    continuations = iter(sample_tokens(lm, prompts, updates, prompt_owners, greedy))
     answers = []
     for fact, (_, own_scores) in zip(facts, scores.groupby("question", sort=True), strict=True):
         tokens = [next(continuations)[0] for _ in fact.prompts]
@@ -209,23 +209,23 @@ def _answered(
     return answers
 
 
-def _targets(model: LanguageModel, fact: Fact) -> list[Ids]:
-    return [answer_ids(model, fact.target, separator_after(p)) for p in fact.prompts]
+def _targets(lm: LanguageModel, fact: Fact) -> list[Ids]:
+    return [answer_ids(lm, fact.target, separator_after(p)) for p in fact.prompts]
 
 
 def fact_row(
-    model: LanguageModel, fact: Fact, before: Answers, after: Answers, update: Update
+    lm: LanguageModel, fact: Fact, before: Answers, after: Answers, update: Update
 ) -> dict[str, object]:
     """A fact's row of the table that ``edit_facts`` describes, without columns it does not ask for."""
-    targets = _targets(model, fact)
-    known_before = gives(model, before.tokens[0], targets[0])
-    given_after = [gives(model, *pair) for pair in zip(after.tokens, targets, strict=True)]
+    targets = _targets(lm, fact)
+    known_before = gives(lm, before.tokens[0], targets[0])
+    given_after = [gives(lm, *pair) for pair in zip(after.tokens, targets, strict=True)]
     row: dict[str, object] = {
         "fact": fact.request.text,
         "target": fact.target,
         "outcome": outcome(update, known_before=known_before, given_after=given_after[0]),
-        "generated before": shown_text(model, before),
-        "generated after": shown_text(model, after),
+        "generated before": shown_text(lm, before),
+        "generated after": shown_text(lm, after),
         "P before": float(np.exp(before.scores["sum"].iloc[0])),
         "P after": float(np.exp(after.scores["sum"].iloc[0])),
         "efficacy": float("nan") if known_before else float(given_after[0]),
@@ -243,11 +243,11 @@ def fact_row(
     return row
 
 
-def gives(model: LanguageModel, tokens: Ids, target: Ids) -> bool:
+def gives(lm: LanguageModel, tokens: Ids, target: Ids) -> bool:
     """Whether a continuation begins with the target's tokens, and the name that they are ends there."""
     if not begins_with(tokens, target):
         return False
-    text, name = (model.tokenizer.decode(ids, skip_special_tokens=True) for ids in (tokens, target))
+    text, name = (lm.tokenizer.decode(ids, skip_special_tokens=True) for ids in (tokens, target))
     return 0 in starts(text, name)
 
 
@@ -265,9 +265,9 @@ def outcome(update: Update, *, known_before: bool, given_after: bool) -> str:
     return "written" if given_after else "not written"
 
 
-def shown_text(model: LanguageModel, answers: Answers) -> str:
+def shown_text(lm: LanguageModel, answers: Answers) -> str:
     """The beginning of the continuation of the fact's prompt, up to the line's end."""
-    return response_text(model, answers.tokens[0][: GREEDY.max_new_tokens], GREEDY)
+    return response_text(lm, answers.tokens[0][: GREEDY.max_new_tokens], GREEDY)
 
 
 def shared_beginning(before: Ids, after: Ids) -> float:
@@ -326,11 +326,11 @@ def _asks(fact: Fact) -> str:
 
 
 def edit_warnings(
-    model: LanguageModel, fact: Fact, update: Update, *, edits_subject_token: bool
+    lm: LanguageModel, fact: Fact, update: Update, *, edits_subject_token: bool
 ) -> list[str]:
     """What is odd about an edit that was made."""
     messages = []
-    if edits_subject_token and not subject_prompt(model, fact.prompt, fact.subject).subject_last:
+    if edits_subject_token and not subject_prompt(lm, fact.prompt, fact.subject).subject_last:
         messages.append("the subject is the first token, which holds no fact: put a word before it")
     if update.diagnostics.get("exploding"):
         messages.append("the update is as large as the weights")

@@ -56,7 +56,7 @@ def edit_requests(
 
 
 def edit_every_layer(
-    model: LanguageModel,
+    lm: LanguageModel,
     examples: Facts,
     numbers: Sequence[int],
     *,
@@ -68,9 +68,9 @@ def edit_every_layer(
     Columns example (place in the file), layer (−1: the unedited model), wording, and new and old: the
     answers' mean token log-probability, NaN of a failed edit.
     """
-    settings = edit_settings(model, examples, **options)
+    settings = edit_settings(lm, examples, **options)
     results = store.open({**settings, "facts": "by content"})
-    layers = range(model.layout.blocks)
+    layers = range(lm.layout.blocks)
     requests = edit_requests(examples, numbers, seed=options["seed"])
 
     def content(number: int) -> object:
@@ -80,9 +80,9 @@ def edit_every_layer(
         updates, asked = None, {number: requests[number] for number in chosen}
         if layer != UNEDITED:
             own = {"layers": [layer], **_OWN}
-            editor = build_editor("rome", model, overrides=own, **options)
+            editor = build_editor("rome", lm, overrides=own, **options)
             updates = editor.edit(list(asked.values()))
-        table = score_edits(model, examples, asked, updates).assign(layer=layer)
+        table = score_edits(lm, examples, asked, updates).assign(layer=layer)
         return {"scores": table.assign(case_id=1_000 * table["example"] + layer - UNEDITED)}
 
     cases = {  # one id per fact and layer, so that facts can be added later
@@ -92,14 +92,14 @@ def edit_every_layer(
     if settings["hyperparameters"]["mom2_adjustment"] and any(
         cases[layer].missing(results) for layer in layers
     ):  # one pass over the corpus serves all layers
-        second_moment(model, layers, corpus_named(options["corpus"], seed=options["seed"]))
+        second_moment(lm, layers, corpus_named(options["corpus"], seed=options["seed"]))
     parts = [each.completed(results, partial(edited, layer=n)) for n, each in cases.items()]
     table = pd.concat(parts).reindex(columns=["example", "layer", "wording", "new", "old"])
     return table.sort_values(["layer", "example", "wording"], ignore_index=True)
 
 
 def score_edits(
-    model: LanguageModel,
+    lm: LanguageModel,
     examples: Facts,
     requests: Mapping[int, EditRequest],
     updates: Sequence[Update] | None,
@@ -112,7 +112,7 @@ def score_edits(
         for n, _, cloze in asked
     ]
     owners = [list(requests).index(n) for n, _, _ in asked]
-    scores = score_answers(model, questions, updates, owners if updates else None)
+    scores = score_answers(lm, questions, updates, owners if updates else None)
     wide = scores.pivot(index="question", columns="answer", values="mean")
     table["new"] = wide[0].to_numpy()
     table["old"] = wide[1].to_numpy()
@@ -125,11 +125,11 @@ def _content(example: ConsistencyExample) -> dict[str, Any]:
     return {"prompts": example.prompts, "knowledge": example.fact}
 
 
-def edit_settings(model: LanguageModel, examples: Facts, **options: Any) -> dict[str, Any]:
+def edit_settings(lm: LanguageModel, examples: Facts, **options: Any) -> dict[str, Any]:
     """Everything the numbers depend on but the fact and the layer."""
-    preset = read_hyperparameters("rome", model.name, options["preset"], **_OWN)
+    preset = read_hyperparameters("rome", lm.name, options["preset"], **_OWN)
     return {
-        **model.identity,
+        **lm.identity,
         "hyperparameters": preset.model_dump(mode="json", exclude={"layers"}),
         "corpus": corpus_named(options["corpus"], seed=options["seed"]).name,
         "seed": options["seed"],

@@ -26,32 +26,32 @@ from helpers.results.store import ResultsStore, settings_key
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
     loading = {name: params[name] for name in ("dtype", "device", "masked")}
-    model = load(params["model"], **loading)
+    lm = load(params["model"], **loading)
     counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
     how = {name: params[name] for name in ("source", "seed", "permutations")}
     content = {str(s): [*map(str, read_examples(s, params["source"]).values())] for s in SCHEMAS}
     own = params["source"] not in ("klob", "klob-mini")  # named with what is in its files
     source = {
-        **model.identity,
+        **lm.identity,
         "dataset": params["source"] + f" ({settings_key(content)})" * own,
         "seed": params["seed"],
         "shares": list(SHARES),
         "permutations": params["permutations"],
         "version": VERSION,
     }
-    parts = evaluations(model, params["locators"] or list(LOCATORS), counts=counts, **how)
+    parts = evaluations(lm, params["locators"] or list(LOCATORS), counts=counts, **how)
     if params["edited_facts"] and not params["masked"]:
-        parts.append(edits(model, params))
+        parts.append(edits(lm, params))
     return Publication(run_name(params["model"], params["source"]), About(source), parts)
 
 
-def evaluations(model: LanguageModel, locators: list[str], **how: Any) -> list[Part]:
+def evaluations(lm: LanguageModel, locators: list[str], **how: Any) -> list[Part]:
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
     def tables(name: str, finished: bool) -> Tables:
         store = ResultsStore(RUNS / "klob")
-        return run(model, [name], store=store, finished=finished, **how)
+        return run(lm, [name], store=store, finished=finished, **how)
 
     def part(name: str, table: str) -> Part:
         settings = {**make_locator(name, how["seed"]).settings(), "counts": how["counts"]}
@@ -63,11 +63,11 @@ def evaluations(model: LanguageModel, locators: list[str], **how: Any) -> list[P
         )
 
     for name in locators:
-        make_locator(name).shape(model.layout)  # or why it cannot score this model
+        make_locator(name).shape(lm.layout)  # or why it cannot score this model
     return [part(name, table) for name in locators for table in TABLES]
 
 
-def edits(model: LanguageModel, params: Mapping[str, Any]) -> Part:
+def edits(lm: LanguageModel, params: Mapping[str, Any]) -> Part:
     """ROME at every layer, on ``edited_facts`` of the facts that locators are evaluated on."""
     dataset, seed, count = params["source"], params["seed"], params["counts"][0] or None
     how = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
@@ -75,6 +75,6 @@ def edits(model: LanguageModel, params: Mapping[str, Any]) -> Part:
     evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
     drawn = random.Random(seed).sample(evaluated, min(params["edited_facts"], len(evaluated)))
     chosen = sorted(edit_requests(facts, drawn, seed=seed))  # those that can be edited
-    make = partial(edit_every_layer, model, facts, chosen, **how)
-    settings = {**edit_settings(model, facts, **how), "edited": chosen}
+    make = partial(edit_every_layer, lm, facts, chosen, **how)
+    settings = {**edit_settings(lm, facts, **how), "edited": chosen}
     return Part("edits", settings, partial(make, store=ResultsStore(RUNS / "klob-edits")))

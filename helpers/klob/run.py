@@ -42,7 +42,7 @@ Tables = dict[str, pd.DataFrame]
 
 
 def run(
-    model: LanguageModel,
+    lm: LanguageModel,
     locators: Sequence[str],
     source: str,
     counts: Mapping[Subtask, int | None],
@@ -57,11 +57,11 @@ def run(
     ``counts`` examples of a source (``helpers.klob.examples``) are chosen by ``seed``; None takes all.
     ``how``: shares and permutations.
     """
-    load = partial(load_examples, source=source, seed=seed, asked=model)
+    load = partial(load_examples, source=source, seed=seed, asked=lm)
     loaded = [load(subtask, count=count) for subtask, count in counts.items()]
     how = {"shares": SHARES, "permutations": 1_000, **how}
     settings = {
-        **model.identity,
+        **lm.identity,
         "source": source,
         "seed": seed,
         **how,
@@ -75,12 +75,12 @@ def run(
         results = store.open(of_locator)
         if not (finished or results.done("sentences")):
             scores = store.open({**of_locator, "kept": "scores"})
-            made = evaluate(model, locator, examples, kept=scores, seed=seed, **how)
+            made = evaluate(lm, locator, examples, kept=scores, seed=seed, **how)
             last = made.pop("sentences")  # it marks all as done
             made = {**made, "sentences": last}
             results.add({kind: table.assign(case_id=0) for kind, table in made.items()})
             shutil.rmtree(scores.folder)  # they are large
-        named = {"model": model.name, "locator": name, "subtask": examples.subtask}
+        named = {"model": lm.name, "locator": name, "subtask": examples.subtask}
         for kind in TABLES:
             rows = results.read(kind).drop(columns="case_id")
             same = pd.DataFrame(named, index=rows.index)
@@ -89,7 +89,7 @@ def run(
 
 
 def evaluate(
-    model: LanguageModel,
+    lm: LanguageModel,
     locator: Locator,
     examples: Examples,
     *,
@@ -105,13 +105,13 @@ def evaluate(
     *sentences* have the spread and mean magnitude, *similarities* each example's Sim_cand and both Sim_all,
     *null* the permutation null over all and inside relations, *layers* each example's mean pooled scores.
     """
-    queries = own_answers(model, encode(model, examples.sentences))
-    rows: Iterable[Scores] = _Scored(model, locator, queries)
-    shape, views = locator.shape(model.layout), list[Tables]()
+    queries = own_answers(lm, encode(lm, examples.sentences))
+    rows: Iterable[Scores] = _Scored(lm, locator, queries)
+    shape, views = locator.shape(lm.layout), list[Tables]()
     if kept is not None and len(queries) * np.prod(shape) <= MOST:
 
         def make(chosen: Sequence[int]) -> Tables:
-            scores = list(_Scored(model, locator, [queries[n] for n in chosen]))
+            scores = list(_Scored(lm, locator, [queries[n] for n in chosen]))
             return {"scores": pd.DataFrame({"case_id": chosen, "scores": scores})}
 
         cases = Cases({number: number for number in range(len(queries))})
@@ -134,12 +134,12 @@ def evaluate(
 class _Scored:
     """Scores of one sentence after the other [units], computed anew each time, in batches."""
 
-    model: LanguageModel
+    lm: LanguageModel
     locator: Locator
     queries: Sequence[Query]
 
     def __iter__(self) -> Iterator[Scores]:
-        scores = partial(self.locator.scores, self.model)
+        scores = partial(self.locator.scores, self.lm)
         for start in range(0, len(self.queries), self.locator.at_a_time):
             batch = self.queries[start : start + self.locator.at_a_time]
             for part in run_halving(batch, scores):

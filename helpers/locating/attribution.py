@@ -32,28 +32,28 @@ Place = Literal["activation", "gate"]
 
 
 def integrated_gradients(
-    model: LanguageModel, query: Query, *, steps: int = 20, at: Place = "activation"
+    lm: LanguageModel, query: Query, *, steps: int = 20, at: Place = "activation"
 ) -> Tensor:
     """One sentence's attributions [layers, neurons], at the activation or the gate's output."""
-    batch, target = slot_batch(model, [query], [query.slot]), query.required_target
-    blocks, group = model.layout.blocks, max(1, ROWS // steps)
+    batch, target = slot_batch(lm, [query], [query.slot]), query.required_target
+    blocks, group = lm.layout.blocks, max(1, ROWS // steps)
 
     def run(layers: Sequence[int]) -> Tensor:
-        return _attribute_layers(model, batch, target, layers, steps, at)
+        return _attribute_layers(lm, batch, target, layers, steps, at)
 
     groups = (range(start, min(start + group, blocks)) for start in range(0, blocks, group))
     return torch.cat([part for layers in groups for part in run_halving(layers, run)])
 
 
 def _attribute_layers(
-    model: LanguageModel,
+    lm: LanguageModel,
     batch: SlotBatch,
     target: int,
     layers: Sequence[int],
     steps: int,
     at: Place,
 ) -> Tensor:
-    layout, slot = model.layout, int(batch.slots[0])
+    layout, slot = lm.layout, int(batch.slots[0])
     names = [layout.mlp_out(i) if at == "activation" else layout.gate(i) for i in layers]
     activations: dict[str, Tensor] = {}
     scaled: dict[str, Tensor] = {}
@@ -70,11 +70,11 @@ def _attribute_layers(
     hooked = input_hooks if at == "activation" else output_hooks
     with (
         torch.enable_grad(),
-        branching(model, batch, layers=layers, copies=steps) as branched,
-        hooked(model, {name: partial(scale, name) for name in names}),
+        branching(lm, batch, layers=layers, copies=steps) as branched,
+        hooked(lm, {name: partial(scale, name) for name in names}),
     ):
         slots = batch.slots.expand(1 + steps * len(layers))
-        logits = slot_logits(model, branched, slots)[1:]
+        logits = slot_logits(lm, branched, slots)[1:]
         total = logits.log_softmax(1)[:, target].exp().sum()
         gradients = torch.autograd.grad(total, [scaled[name] for name in names])
     pairs = zip(names, gradients, strict=True)
@@ -83,7 +83,7 @@ def _attribute_layers(
 
 @torch.no_grad()
 def indirect_effects(
-    model: LanguageModel, query: Query, *, samples: int, scale: float, seed: int
+    lm: LanguageModel, query: Query, *, samples: int, scale: float, seed: int
 ) -> Tensor:
     """One sentence's indirect effects [layers], averaged over noise samples of deviation ``scale``.
 
@@ -91,13 +91,13 @@ def indirect_effects(
     """
     middle = query.slot // 2
     start, stop = query.subject or (middle, middle + 1)
-    batch = slot_batch(model, [query], [start])
+    batch = slot_batch(lm, [query], [start])
     offset = int(batch.positions[0, 0])  # tokens that are constant and do not run again
     noised, last = slice(start - offset, stop - offset), stop - offset - 1
-    layout = model.layout
+    layout = lm.layout
     blocks, names = layout.blocks, [layout.mlp_out(layer) for layer in range(layout.blocks)]
-    with record(model, outputs=names) as clean:
-        slot_logits(model, batch)
+    with record(lm, outputs=names) as clean:
+        slot_logits(lm, batch)
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(samples, stop - start, layout.hidden_size, generator=generator)
 
@@ -115,20 +115,20 @@ def indirect_effects(
     hooks[layout.architecture.embedding] = corrupt
     repeated = replace(batch, ids=batch.ids.expand(samples, -1), slots=batch.slots.expand(samples))
     with (
-        branching(model, repeated, layers=range(blocks), copies=1) as rows,
-        output_hooks(model, hooks),
+        branching(lm, repeated, layers=range(blocks), copies=1) as rows,
+        output_hooks(lm, hooks),
     ):
         slots = batch.slots.expand(samples * (blocks + 1))
-        logits = slot_logits(model, rows, slots)
+        logits = slot_logits(lm, rows, slots)
     target = query.required_target
     probabilities = logits.softmax(1)[:, target].view(blocks + 1, samples).mean(1)
     return probabilities[1:] - probabilities[0]
 
 
-def embedding_deviation(model: LanguageModel) -> float:
+def embedding_deviation(lm: LanguageModel) -> float:
     """Standard deviation of the input embeddings over 4,096 evenly spaced tokens of the vocabulary."""
-    size = model.model.get_input_embeddings().weight.shape[0]
-    ids = torch.arange(0, size, max(1, size // 4096), device=model.device)
-    embedding = model.module(model.layout.architecture.embedding)
+    size = lm.network.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(0, size, max(1, size // 4096), device=lm.device)
+    embedding = lm.module(lm.layout.architecture.embedding)
     with torch.no_grad():
         return float(embedding(ids).float().std())

@@ -53,7 +53,7 @@ class Locator(ABC):
             cls.scores = in_own_state(vars(cls)["scores"])  # type: ignore[method-assign]
 
     @abstractmethod
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, units] in fp32; they do not depend on the other queries of the call."""
 
     def shape(self, layout: Layout) -> tuple[int, ...]:
@@ -88,11 +88,11 @@ class ActivationMagnitude(Locator):
     granularity = "neuron"
 
     @torch.inference_mode()
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Absolute activations, [queries, layers x neurons]."""
-        names, batch = _matrices(model), slot_batch(model, queries)
-        with record(model, inputs=names) as activations:
-            slot_logits(model, batch)
+        names, batch = _matrices(lm), slot_batch(lm, queries)
+        with record(lm, inputs=names) as activations:
+            slot_logits(lm, batch)
         found = [batch.at_slots(activations[name]).abs() for name in names]
         return _numbers(torch.cat(found, dim=1))
 
@@ -103,12 +103,12 @@ class GradientActivation(Locator):
     name = "gradient x activation"
     granularity = "neuron"
 
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Signed products, [queries, layers x neurons]."""
-        names, targets = _matrices(model), _targets(model, queries)
-        batch = slot_batch(model, queries, [query.slot for query in queries])
-        with traced(model, names) as seen:
-            logits = slot_logits(model, batch)
+        names, targets = _matrices(lm), _targets(lm, queries)
+        batch = slot_batch(lm, queries, [query.slot for query in queries])
+        with traced(lm, names) as seen:
+            logits = slot_logits(lm, batch)
             chosen = logits.gather(1, targets[:, None])[:, 0]
             total = chosen.sub(logits.logsumexp(1)).exp().sum()  # of the targets' probabilities
             activations = [seen[name][0] for name in names]
@@ -128,9 +128,9 @@ class IntegratedGradients(Locator):
     def __init__(self, *, steps: int = 20) -> None:
         self.steps = steps
 
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        found = [integrated_gradients(model, q, steps=self.steps) for q in queries]
+        found = [integrated_gradients(lm, q, steps=self.steps) for q in queries]
         return _numbers(torch.stack(found))
 
 
@@ -147,11 +147,11 @@ class CausalTracing(Locator):
     def __init__(self, *, samples: int = 10, noise: float = 3.0, seed: int = 0) -> None:
         self.samples, self.noise, self.seed = samples, noise, seed
 
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Indirect effects, [queries, layers]; signed."""
-        scale = self.noise * embedding_deviation(model)
+        scale = self.noise * embedding_deviation(lm)
         how: dict[str, Any] = {"samples": self.samples, "scale": scale, "seed": self.seed}
-        return _numbers(torch.stack([indirect_effects(model, q, **how) for q in queries]))
+        return _numbers(torch.stack([indirect_effects(lm, q, **how) for q in queries]))
 
 
 class LogitAttribution(Locator):
@@ -167,19 +167,19 @@ class LogitAttribution(Locator):
         self.name = f"logit attribution ({granularity})"
 
     @torch.inference_mode()
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Logit drops, signed, in fp32: [queries, layers x neurons] or [queries, layers]."""
-        if model.masked:  # its residual stream is normalised at every layer
+        if lm.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
-        names, final = _matrices(model), model.layout.architecture.final_norm
-        batch = slot_batch(model, queries)
-        with record(model, inputs=[*names, final]) as recorded:
-            slot_logits(model, batch)
+        names, final = _matrices(lm), lm.layout.architecture.final_norm
+        batch = slot_batch(lm, queries)
+        with record(lm, inputs=[*names, final]) as recorded:
+            slot_logits(lm, batch)
         at_slot = {name: batch.at_slots(seen) for name, seen in recorded.items()}
-        norm, residual = deepcopy(model.module(final)).float(), at_slot[final].float()
+        norm, residual = deepcopy(lm.module(final)).float(), at_slot[final].float()
         size = residual.shape[1]
         signs = residual.new_tensor([1, -1]).repeat(size // 2)  # a norm only scales it
-        answers = model.model.get_output_embeddings().weight[_targets(model, queries)]
+        answers = lm.network.get_output_embeddings().weight[_targets(lm, queries)]
         readout = answers.float() * (norm(signs) - norm(0 * signs)) * signs
         if centred := isinstance(norm, nn.LayerNorm):
             residual, readout = (x - x.mean(1, keepdim=True) for x in (residual, readout))
@@ -188,23 +188,23 @@ class LogitAttribution(Locator):
         whole = (readout * residual).sum(1, keepdim=True)
         found = []
         for layer, name in enumerate(names):
-            matrix, inputs, scale = self._writes(model, layer, at_slot[name])
+            matrix, inputs, scale = self._writes(lm, layer, at_slot[name])
             square = scale.square() @ matrix.square() - centred * (scale @ matrix).square() / size
             across, along = ((scale * x) @ matrix * inputs for x in (residual, readout))
             left = squares + (inputs.square() * square - 2 * across) / size
             found.append(whole / squares.sqrt() - (whole - along) / left.sqrt())
         return _numbers(torch.cat(found, dim=1))
 
-    def _writes(self, model: LanguageModel, layer: int, activations: Tensor) -> tuple[Tensor, ...]:
+    def _writes(self, lm: LanguageModel, layer: int, activations: Tensor) -> tuple[Tensor, ...]:
         """(M [hidden, units], a [queries, units], s [queries, hidden]): a unit writes a_j (s ⊙ M_j)."""
-        name, norm = model.layout.mlp_out(layer), model.layout.mlp_norm(layer)
-        whole = model.module(name)(activations).float()
+        name, norm = lm.layout.mlp_out(layer), lm.layout.mlp_norm(layer)
+        whole = lm.module(name)(activations).float()
         scale = torch.ones_like(whole)
         if norm is not None:  # a diagonal map once its scale is that of the whole write
-            normed = deepcopy(model.module(norm)).float()(whole)
+            normed = deepcopy(lm.module(norm)).float()(whole)
             scale = normed / torch.where(whole == 0, scale, whole)
         if self.granularity == "neuron":
-            return model.weight(name).float(), activations.float(), scale
+            return lm.weight(name).float(), activations.float(), scale
         return whole.new_ones(whole.shape[1], 1), whole.new_ones(len(whole), 1), scale * whole
 
 
@@ -218,23 +218,23 @@ class _GradientLocator(Locator):
     at_a_time = 4
     squared = False
 
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
-        sizes = self.shape(model.layout)
-        names, targets = _matrices(model), _targets(model, queries)
-        batch = slot_batch(model, queries)
-        with traced(model, names) as seen:
-            logits = slot_logits(model, batch)
+        sizes = self.shape(lm.layout)
+        names, targets = _matrices(lm), _targets(lm, queries)
+        batch = slot_batch(lm, queries)
+        with traced(lm, names) as seen:
+            logits = slot_logits(lm, batch)
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
             gradients = torch.autograd.grad(loss, [seen[name][1] for name in names])
-        scores = torch.empty(len(queries), *sizes, device=model.device)
+        scores = torch.empty(len(queries), *sizes, device=lm.device)
         for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
             found = scores[:, layer]  # everything happens in its place: scores are large
             torch.bmm(seen[name][0].detach().mT.float(), gradient.float(), out=found)
             if self.squared:
                 found.square_()
             else:
-                found.mul_(model.weight(name).T.float().contiguous()).abs_()
+                found.mul_(lm.weight(name).T.float().contiguous()).abs_()
         return scores.flatten(1).cpu().numpy()
 
 
@@ -259,9 +259,9 @@ class RandomScores(Locator):
     def __init__(self, *, granularity: Granularity = "neuron", seed: int = 0) -> None:
         self.granularity, self.seed, self.name = granularity, seed, self.label
 
-    def scores(self, model: LanguageModel, queries: Sequence[Query]) -> Scores:
+    def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Uniform numbers, [queries, units]."""
-        units = int(np.prod(self.shape(model.layout)))
+        units = int(np.prod(self.shape(lm.layout)))
         drawn = [np.random.default_rng(self._seed(query)) for query in queries]
         return np.stack([each.random(units, np.float32) for each in drawn])
 
@@ -302,13 +302,13 @@ def make_locator(name: str, seed: int = 0) -> Locator:
     return made
 
 
-def _matrices(model: LanguageModel) -> list[str]:
-    return [model.layout.mlp_out(i) for i in range(model.layout.blocks)]
+def _matrices(lm: LanguageModel) -> list[str]:
+    return [lm.layout.mlp_out(i) for i in range(lm.layout.blocks)]
 
 
-def _targets(model: LanguageModel, queries: Sequence[Query]) -> Tensor:
+def _targets(lm: LanguageModel, queries: Sequence[Query]) -> Tensor:
     targets = [query.required_target for query in queries]
-    return torch.tensor(targets, device=model.device)
+    return torch.tensor(targets, device=lm.device)
 
 
 def _numbers(scores: Tensor) -> Scores:

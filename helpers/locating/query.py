@@ -50,32 +50,32 @@ class Query:
         return self.target
 
 
-def encode(model: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
+def encode(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
     """Token ids of sentences."""
-    mask, queries = model.tokenizer.mask_token, []
+    mask, queries = lm.tokenizer.mask_token, []
     for sentence in sentences:
         text = without_slot(sentence.cloze)
         answer, target = sentence.answer, None
         if answer is not None:
-            target = answer_ids(model, answer, separator_after(text))[0]
-        text = f"{text} {mask}" if model.masked else text
-        ids = prompt_ids(model, text)
-        check_length(model, sentence.cloze, len(ids))
+            target = answer_ids(lm, answer, separator_after(text))[0]
+        text = f"{text} {mask}" if lm.masked else text
+        ids = prompt_ids(lm, text)
+        check_length(lm, sentence.cloze, len(ids))
         slot = len(ids) - 1
-        if model.masked:
-            slot = ids.index(model.tokenizer.mask_token_id)
+        if lm.masked:
+            slot = ids.index(lm.tokenizer.mask_token_id)
         subject = sentence.subject
-        span = None if subject is None else _span(model, text, subject)
+        span = None if subject is None else _span(lm, text, subject)
         queries.append(Query(sentence.cloze, ids, slot, target, span))
     return queries
 
 
-def _span(model: LanguageModel, text: str, subject: str) -> tuple[int, int]:
+def _span(lm: LanguageModel, text: str, subject: str) -> tuple[int, int]:
     """Tokens that overlap the subject's first occurrence, by character offsets."""
     start = text.find(subject)
     if start < 0 or not subject:
         raise LocatorError(f"subject {subject!r} is not in sentence {text!r}")
-    offsets = model.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+    offsets = lm.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
     end = start + len(subject)
     inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > max(a, start)]
     return inside[0], inside[-1] + 1

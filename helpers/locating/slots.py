@@ -35,72 +35,72 @@ class SlotBatch(PackedRows):
 
 
 def slot_batch(
-    model: LanguageModel, queries: Sequence[Query], starts: Sequence[int] | None = None
+    lm: LanguageModel, queries: Sequence[Query], starts: Sequence[int] | None = None
 ) -> SlotBatch:
     """Batch queries; the tokens before ``starts`` are constant and run once, without gradients."""
-    if starts is None or model.masked:  # which has no constant tokens
+    if starts is None or lm.masked:  # which has no constant tokens
         starts = [0] * len(queries)
     pairs = list(zip(queries, starts, strict=True))
-    batch = padded(model, [query.ids[start:] for query, start in pairs])
+    batch = padded(lm, [query.ids[start:] for query, start in pairs])
     width, device = batch.ids.shape[1], batch.ids.device
     everything = batch.real[:, None, :].expand(-1, width, -1)
-    own = everything if model.masked else batch.visible
+    own = everything if lm.masked else batch.visible
     slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
     positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):
         return SlotBatch(batch.ids, positions, own, slots)
-    constant = padded(model, [query.ids[:start] for query, start in pairs])
+    constant = padded(lm, [query.ids[:start] for query, start in pairs])
     with torch.no_grad():
-        _, past = prefill(model, constant.ids, constant.positions, constant.visible)
+        _, past = prefill(lm, constant.ids, constant.positions, constant.visible)
     seen = constant.real[:, None, :].expand(-1, width, -1)
     return SlotBatch(batch.ids, positions, torch.cat([seen, own], dim=2), slots, past)
 
 
-def slot_logits(model: LanguageModel, batch: SlotBatch, slots: Tensor | None = None) -> Tensor:
+def slot_logits(lm: LanguageModel, batch: SlotBatch, slots: Tensor | None = None) -> Tensor:
     """Next-token logits at the slots, or at others where rows branched off: fp32 [rows, vocabulary]."""
     texts = batch.ids, batch.positions
-    if model.masked:
+    if lm.masked:
         names = dict(zip(("input_ids", "position_ids"), texts, strict=True))
         mask = batch.visible[:, 0].long()
-        with evaluated(model):
-            hidden = model.model.base_model(**names, attention_mask=mask).last_hidden_state
+        with evaluated(lm):
+            hidden = lm.network.base_model(**names, attention_mask=mask).last_hidden_state
     else:
-        hidden = hidden_states(model, *texts, batch.visible, batch.past)
+        hidden = hidden_states(lm, *texts, batch.visible, batch.past)
     slots = batch.slots if slots is None else slots
     chosen = hidden[torch.arange(len(slots), device=hidden.device), slots]
-    return model.module(model.layout.architecture.head)(chosen).float()
+    return lm.module(lm.layout.architecture.head)(chosen).float()
 
 
 @in_own_state
 @torch.inference_mode()
-def own_answers(model: LanguageModel, queries: Sequence[Query]) -> list[Query]:
+def own_answers(lm: LanguageModel, queries: Sequence[Query]) -> list[Query]:
     """The same queries, those without a target given the model's most probable next token."""
     done = list(queries)
     missing = [i for i, query in enumerate(done) if query.target is None]
     for start in range(0, len(missing), 32):
         chosen = missing[start : start + 32]
-        batch = slot_batch(model, [done[i] for i in chosen])
-        best = slot_logits(model, batch).argmax(-1).tolist()
+        batch = slot_batch(lm, [done[i] for i in chosen])
+        best = slot_logits(lm, batch).argmax(-1).tolist()
         for i, token in zip(chosen, best, strict=True):
             done[i] = replace(done[i], target=token)
     return done
 
 
 def greedy_tokens(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], count: int
+    lm: LanguageModel, prompts: Sequence[Sequence[int]], count: int
 ) -> list[tuple[int, ...]]:
     """The ``count`` most probable tokens after each prompt; for few, as whole texts run again."""
     texts = [tuple(prompt) for prompt in prompts]
     for _ in range(count):
         queries = [Query("", ids, len(ids) - 1, None, None) for ids in texts]
-        answered = own_answers(model, queries)
+        answered = own_answers(lm, queries)
         texts = [(*query.ids, query.required_target) for query in answered]
     return [text[len(prompt) :] for text, prompt in zip(texts, prompts, strict=True)]
 
 
 @contextmanager
 def branching(
-    model: LanguageModel, batch: SlotBatch, *, layers: Sequence[int], copies: int
+    lm: LanguageModel, batch: SlotBatch, *, layers: Sequence[int], copies: int
 ) -> Iterator[SlotBatch]:
     """Let each block in ``layers`` append ``copies`` times the batch's rows before it runs.
 
@@ -120,15 +120,13 @@ def branching(
     past = batch.past
     if past is not None:
         past = Past(repeated(past.keys), repeated(past.values), past.positions[:1])
-    with input_hooks(model, {model.layout.block(i): grow for i in grows}):
+    with input_hooks(lm, {lm.layout.block(i): grow for i in grows}):
         # One row of positions and mask is broadcast over however many rows there are.
         yield replace(batch, positions=batch.positions[:1], visible=batch.visible[:1], past=past)
 
 
 @contextmanager
-def traced(
-    model: LanguageModel, names: Sequence[str]
-) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+def traced(lm: LanguageModel, names: Sequence[str]) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
     """Collect inputs and outputs of named modules with their graph, which starts at the embeddings."""
     seen: dict[str, tuple[Tensor, Tensor]] = {}
 
@@ -136,7 +134,7 @@ def traced(
         seen[name] = entering, output
 
     hooks = {name: partial(keep, name) for name in names}
-    embedding = model.layout.architecture.embedding
+    embedding = lm.layout.architecture.embedding
     start = {embedding: lambda _, output: output.detach().requires_grad_()}
-    with output_hooks(model, {**start, **hooks}), torch.enable_grad():
+    with output_hooks(lm, {**start, **hooks}), torch.enable_grad():
         yield seen

@@ -60,21 +60,21 @@ def out_of_memory(error: BaseException) -> bool:
     return known or any(words in str(error) for words in _SHORTAGE)
 
 
-def tokens_at_once(model: LanguageModel, usual: int, *, gradients: bool) -> int:
+def tokens_at_once(lm: LanguageModel, usual: int, *, gradients: bool) -> int:
     """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room."""
-    if model.device.type == "cpu":  # a core is busy with the usual number
+    if lm.device.type == "cpu":  # a core is busy with the usual number
         return usual
-    room = int(0.8 * free_bytes(model.device))
-    room //= bytes_of_a_token(model, model.dtype, gradients=gradients)
+    room = int(0.8 * free_bytes(lm.device))
+    room //= bytes_of_a_token(lm, lm.dtype, gradients=gradients)
     return max(usual, min(room, _MOST_TOKENS))
 
 
-def bytes_of_a_token(model: LanguageModel, dtype: torch.dtype, *, gradients: bool) -> int:
+def bytes_of_a_token(lm: LanguageModel, dtype: torch.dtype, *, gradients: bool) -> int:
     """What a token of a pass takes: with gradients all blocks keep its activations, without a few do."""
-    layout = model.layout
+    layout = lm.layout
     of_a_block = 16 * layout.hidden_size + 4 * layout.intermediate_size
     of_blocks = (layout.blocks if gradients else 4) * of_a_block * dtype.itemsize
-    return of_blocks + 12 * int(model.model.config.vocab_size)
+    return of_blocks + 12 * int(lm.network.config.vocab_size)
 
 
 def records_at_once(device: torch.device, usual: int) -> int:

@@ -74,7 +74,7 @@ class PackedRows:
     visible: Tensor
 
 
-def pack(forests: Sequence[Forest], model: LanguageModel) -> PackedRows:
+def pack(forests: Sequence[Forest], lm: LanguageModel) -> PackedRows:
     """Pack forests on the right into one batch on the model's device."""
     width = max(map(len, forests))
     ids, positions = np.zeros((2, len(forests), width), dtype=np.int64)
@@ -85,7 +85,7 @@ def pack(forests: Sequence[Forest], model: LanguageModel) -> PackedRows:
         ids[row, :length] = forest.tokens
         positions[row, :length] = forest.positions
         visible[row, :length, :length] = forest.visible()
-    device = model.device
+    device = lm.device
     return PackedRows(*(torch.from_numpy(array).to(device) for array in (ids, positions, visible)))
 
 
@@ -100,9 +100,9 @@ class PaddedTexts(PackedRows):
         return values[torch.arange(len(values), device=values.device), self.real.sum(1) - 1]
 
 
-def padded(model: LanguageModel, texts: Sequence[Sequence[int]]) -> PaddedTexts:
+def padded(lm: LanguageModel, texts: Sequence[Sequence[int]]) -> PaddedTexts:
     """Pad token ids on the right into one batch on the model's device."""
-    device, width = model.device, max(map(len, texts))
+    device, width = lm.device, max(map(len, texts))
     # Nothing sees padding, so any token of the vocabulary will do.
     ids = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts], device=device)
     positions = torch.arange(width, device=device).expand_as(ids)

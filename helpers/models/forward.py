@@ -42,18 +42,18 @@ class Mask:
     @classmethod
     def of(
         cls,
-        model: LanguageModel,
+        lm: LanguageModel,
         positions: Tensor,
         visible: Tensor,
         past_positions: Tensor | None = None,
     ) -> Mask:
         """The mask of a boolean [rows, queries, keys]; windows are counted in position ids."""
-        config = model.model.config
+        config = lm.network.config
         tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
 
         def additive(seen: Tensor) -> Tensor:
             seen = tiles.visible(seen) if tiles else seen
-            mask = torch.zeros(seen.shape, dtype=model.dtype, device=seen.device)
+            mask = torch.zeros(seen.shape, dtype=lm.dtype, device=seen.device)
             return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
 
         window = getattr(config, "sliding_window", None)
@@ -67,9 +67,9 @@ class Mask:
 
 
 @contextmanager
-def evaluated(model: LanguageModel) -> Iterator[None]:
+def evaluated(lm: LanguageModel) -> Iterator[None]:
     """Evaluation mode, without dropout, inside the block; modules that were training are so again after."""
-    training = [module for module in model.modules if module.training]
+    training = [module for module in lm.modules if module.training]
     try:
         for module in training:
             module.training = False
@@ -80,7 +80,7 @@ def evaluated(model: LanguageModel) -> Iterator[None]:
 
 
 def hidden_states(
-    model: LanguageModel,
+    lm: LanguageModel,
     ids: Tensor,
     positions: Tensor,
     visible: Tensor | Mask,
@@ -94,9 +94,9 @@ def hidden_states(
     if isinstance(past, Past):
         before, past = past.positions, DynamicCache(zip(past.keys, past.values, strict=True))
     if isinstance(visible, Tensor):
-        visible = Mask.of(model, positions, visible, before)
-    with evaluated(model):
-        output = model.model.base_model(
+        visible = Mask.of(lm, positions, visible, before)
+    with evaluated(lm):
+        output = lm.network.base_model(
             input_ids=ids,
             position_ids=positions,
             attention_mask=visible.additive,
@@ -108,28 +108,28 @@ def hidden_states(
 
 
 def prefill(
-    model: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
+    lm: LanguageModel, ids: Tensor, positions: Tensor, visible: Tensor
 ) -> tuple[Tensor, Past]:
     """Run constant tokens once: their final hidden states and their keys and values."""
     cache = DynamicCache()
-    hidden = hidden_states(model, ids, positions, visible, cache)
+    hidden = hidden_states(lm, ids, positions, visible, cache)
     keys = tuple(layer.keys for layer in cache.layers)
     return hidden, Past(keys, tuple(layer.values for layer in cache.layers), positions)
 
 
 @contextmanager
-def resumed(model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
+def resumed(lm: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
     """Start forward passes at block ``layer``, whose input is ``hidden`` [rows, queries, hidden].
 
     Only valid while nothing below ``layer`` differs, and constant tokens come from a ``Past``.
     """
-    blocks = [model.module(model.layout.block(i)) for i in range(layer)]
-    in_tuple = model.layout.architecture.tuple_output
-    first = model.layout.block(layer)
+    blocks = [lm.module(lm.layout.block(i)) for i in range(layer)]
+    in_tuple = lm.layout.architecture.tuple_output
+    first = lm.layout.block(layer)
     try:
         for block in blocks:
             block.forward = lambda entering, *_, **__: (entering,) if in_tuple else entering
-        with input_hooks(model, {first: lambda _: hidden}):
+        with input_hooks(lm, {first: lambda _: hidden}):
             yield
     finally:
         for block in blocks:
@@ -137,7 +137,7 @@ def resumed(model: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
 
 
 def vocabulary_scores(
-    model: LanguageModel,
+    lm: LanguageModel,
     hidden: Tensor,
     place: Tensor,
     tokens: Tensor,
@@ -150,6 +150,6 @@ def vocabulary_scores(
         place: for each of the predicted ``tokens`` [n] the row of ``hidden`` it is read from.
         whole: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
-    logits = model.model.get_output_embeddings()(hidden)
+    logits = lm.network.get_output_embeddings()(hidden)
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     return scores[place, tokens], scores[whole]

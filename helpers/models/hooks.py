@@ -16,7 +16,7 @@ OnOutput = Callable[[Tensor, Tensor], Tensor | None]
 
 
 @contextmanager
-def input_hooks(model: LanguageModel, hooks: Mapping[str, OnInput]) -> Iterator[None]:
+def input_hooks(lm: LanguageModel, hooks: Mapping[str, OnInput]) -> Iterator[None]:
     """Show each named module's input to its function, whose result, unless None, replaces it."""
 
     def hook(on_input: OnInput, _: nn.Module, arguments: tuple[Any, ...]) -> Any:
@@ -25,14 +25,14 @@ def input_hooks(model: LanguageModel, hooks: Mapping[str, OnInput]) -> Iterator[
 
     with ExitStack() as stack:
         for name, on_input in hooks.items():
-            module = model.module(name)
+            module = lm.module(name)
             handle = module.register_forward_pre_hook(partial(hook, on_input))
             stack.enter_context(handle)
         yield
 
 
 @contextmanager
-def output_hooks(model: LanguageModel, hooks: Mapping[str, OnOutput]) -> Iterator[None]:
+def output_hooks(lm: LanguageModel, hooks: Mapping[str, OnOutput]) -> Iterator[None]:
     """Show each named module's input and output to its function, whose result replaces the output."""
 
     def hook(on_output: OnOutput, _: nn.Module, arguments: tuple[Any, ...], output: Any) -> Any:
@@ -42,7 +42,7 @@ def output_hooks(model: LanguageModel, hooks: Mapping[str, OnOutput]) -> Iterato
 
     with ExitStack() as stack:
         for name, on_output in hooks.items():
-            module = model.module(name)
+            module = lm.module(name)
             handle = module.register_forward_hook(partial(hook, on_output))
             stack.enter_context(handle)
         yield
@@ -54,7 +54,7 @@ class _StopForward(Exception):
 
 @contextmanager
 def record(
-    model: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    lm: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Iterator[dict[str, Tensor]]:
     """Collect inputs or outputs of named modules in one forward pass, which ends at the last one."""
     seen: dict[str, Tensor] = {}
@@ -64,7 +64,7 @@ def record(
         if seen.keys() >= {*inputs, *outputs}:
             raise _StopForward
 
-    before = input_hooks(model, {name: partial(keep, name) for name in inputs})
-    after = output_hooks(model, {name: partial(keep, name) for name in outputs})
+    before = input_hooks(lm, {name: partial(keep, name) for name in inputs})
+    after = output_hooks(lm, {name: partial(keep, name) for name in outputs})
     with before, after, suppress(_StopForward):
         yield seen

@@ -19,13 +19,13 @@ class LanguageModel:
     """A loaded language model in evaluation mode, its weights frozen."""
 
     name: str  # what the user asked for
-    model: PreTrainedModel = field(repr=False)
+    network: PreTrainedModel = field(repr=False)
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
 
     @cached_property
     def layout(self) -> Layout:
         """Module names and sizes of this model."""
-        config = self.model.config
+        config = self.network.config
         architecture = architecture_of(config)
         hidden, intermediate = self.weight(architecture.mlp_out.format(0)).shape
         return Layout(architecture, int(config.num_hidden_layers), hidden, intermediate)
@@ -38,12 +38,12 @@ class LanguageModel:
     @property
     def device(self) -> torch.device:
         """Device of the input embeddings, where batches are put."""
-        return self.model.get_input_embeddings().weight.device
+        return self.network.get_input_embeddings().weight.device
 
     @property
     def dtype(self) -> torch.dtype:
         """Floating-point type of the weights."""
-        return self.model.dtype
+        return self.network.dtype
 
     @property
     def dtype_name(self) -> str:
@@ -60,7 +60,7 @@ class LanguageModel:
     @property
     def context_length(self) -> int:
         """Largest number of tokens the model accepts; with longrope the limit of short texts."""
-        config = self.model.config
+        config = self.network.config
         rotary = getattr(config, "rope_parameters", None) or {}
         short = rotary.get("rope_type") == "longrope" and rotary["original_max_position_embeddings"]
         return int(short or config.max_position_embeddings)
@@ -68,11 +68,11 @@ class LanguageModel:
     @cached_property
     def modules(self) -> tuple[nn.Module, ...]:
         """The network and all modules in it."""
-        return tuple(self.model.modules())
+        return tuple(self.network.modules())
 
     def module(self, name: str) -> nn.Module:
         """The submodule called ``name``."""
-        return self.model.get_submodule(name)
+        return self.network.get_submodule(name)
 
     def weight(self, name: str) -> Tensor:
         """Weight of the linear module ``name`` viewed as [out, in], whatever its storage."""
@@ -87,7 +87,7 @@ class LanguageModel:
     @cached_property
     def weights(self) -> WeightDigests:
         """Digests of the weights."""
-        return WeightDigests(self.model)
+        return WeightDigests(self.network)
 
     @cached_property
     def _tokenizer_digest(self) -> TokenizerDigest:
@@ -96,7 +96,7 @@ class LanguageModel:
     @property
     def end_tokens(self) -> frozenset[int]:
         """Ids of the tokens after which a generated text ends: the tokenizer's, and the model's own."""
-        generation = getattr(self.model, "generation_config", None)  # a masked model has none
+        generation = getattr(self.network, "generation_config", None)  # a masked model has none
         configured = getattr(generation, "eos_token_id", None)
         ids = configured if isinstance(configured, list) else [configured]
         return frozenset(i for i in (self.tokenizer.eos_token_id, *ids) if i is not None)
@@ -109,7 +109,7 @@ class LanguageModel:
         end a generated text. The same weights in another dtype have another fingerprint.
         """
         return fingerprint_of(
-            self.model.config,
+            self.network.config,
             self.weights.current(),
             self._tokenizer_digest.current(),
             self.end_tokens,

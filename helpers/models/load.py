@@ -329,7 +329,7 @@ def _first(names: Iterable[str], most: int = 3) -> str:
 @torch.inference_mode()
 def _ready(loaded: LanguageModel) -> LanguageModel:
     """Freeze, switch to evaluation, choose the attention path, and check that packed texts score alike."""
-    network = loaded.model.requires_grad_(False).eval()
+    network = loaded.network.requires_grad_(False).eval()
     # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
     if loaded.masked:
@@ -363,7 +363,7 @@ def _ids_of_a_fact(loaded: LanguageModel) -> Ids:
 def _scores_of_the_network(loaded: LanguageModel, ids: Ids) -> Tensor:
     """Log-probabilities of all tokens but the first [tokens - 1], by transformers' own forward pass."""
     text = torch.tensor([ids], device=loaded.device)
-    logits = loaded.model(input_ids=text, attention_mask=torch.ones_like(text)).logits[0, :-1]
+    logits = loaded.network(input_ids=text, attention_mask=torch.ones_like(text)).logits[0, :-1]
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     return scores.gather(-1, text[0, 1:, None])[:, 0]
 

@@ -68,34 +68,34 @@ def check_prompt(prompt: str) -> None:
         raise TokenError("a prompt is empty")
 
 
-def check_length(model: LanguageModel, text: str, tokens: int) -> None:
+def check_length(lm: LanguageModel, text: str, tokens: int) -> None:
     """Refuse a text that takes more tokens than the context holds."""
-    if tokens > (limit := model.context_length):
+    if tokens > (limit := lm.context_length):
         raise TokenError(
             f"{text[:60]!r}: {tokens} tokens exceed the context of {limit}; shorten it"
         )
 
 
-def ids_of_prompts(model: LanguageModel, prompts: Iterable[str]) -> dict[str, Ids]:
+def ids_of_prompts(lm: LanguageModel, prompts: Iterable[str]) -> dict[str, Ids]:
     """Token ids of prompts, with the tokenizer's own special tokens; each distinct one once."""
     distinct = list(dict.fromkeys(prompts))
     for prompt in distinct:
         check_prompt(prompt)
-    return dict(zip(distinct, _encoded(model, distinct), strict=True))
+    return dict(zip(distinct, _encoded(lm, distinct), strict=True))
 
 
-def prompt_ids(model: LanguageModel, prompt: str) -> Ids:
+def prompt_ids(lm: LanguageModel, prompt: str) -> Ids:
     """Token ids of one prompt."""
-    return ids_of_prompts(model, [prompt])[prompt]
+    return ids_of_prompts(lm, [prompt])[prompt]
 
 
-def prompt_prefix(model: LanguageModel) -> Ids:
+def prompt_prefix(lm: LanguageModel) -> Ids:
     """The special tokens that the tokenizer puts before every prompt."""
-    return tuple(model.tokenizer("")["input_ids"])
+    return tuple(lm.tokenizer("")["input_ids"])
 
 
 def ids_of_answers(
-    model: LanguageModel, answers: Iterable[str], separator: str = " "
+    lm: LanguageModel, answers: Iterable[str], separator: str = " "
 ) -> dict[str, Ids]:
     """Token ids of answers as a text has them after ``separator_after``; each distinct one once."""
     distinct = list(dict.fromkeys(answers))
@@ -103,16 +103,16 @@ def ids_of_answers(
         raise TokenError("an answer is empty")
     before = _ANCHORS[separator]
     texts = [before, *(f"{before}{separator}{answer.strip()}" for answer in distinct)]
-    anchor, *joint = _encoded(model, texts, add_special_tokens=False)
+    anchor, *joint = _encoded(lm, texts, add_special_tokens=False)
     for answer, ids in zip(distinct, joint, strict=True):
         if ids[: len(anchor)] != anchor or len(ids) == len(anchor):
             raise TokenError(f"answer {answer!r} cannot be separated from the text before it")
     return {answer: ids[len(anchor) :] for answer, ids in zip(distinct, joint, strict=True)}
 
 
-def answer_ids(model: LanguageModel, answer: str, separator: str = " ") -> Ids:
+def answer_ids(lm: LanguageModel, answer: str, separator: str = " ") -> Ids:
     """Token ids of one answer."""
-    return ids_of_answers(model, [answer], separator)[answer]
+    return ids_of_answers(lm, [answer], separator)[answer]
 
 
 def separator_after(prompt: str) -> str:
@@ -126,35 +126,35 @@ def separator_after(prompt: str) -> str:
 
 
 def ids_of_questions(
-    model: LanguageModel, questions: Sequence[tuple[str, Sequence[str]]]
+    lm: LanguageModel, questions: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[Ids, list[Ids]]]:
     """Token ids of prompts, each with its answers; each distinct text tokenised once."""
-    prompts = ids_of_prompts(model, (prompt for prompt, _ in questions))
+    prompts = ids_of_prompts(lm, (prompt for prompt, _ in questions))
     separators = {prompt: separator_after(prompt) for prompt in prompts}
     texts: dict[str, list[str]] = {}
     for prompt, answers in questions:
         texts.setdefault(separators[prompt], []).extend(answers)
     ids_after = {
-        separator: ids_of_answers(model, answers, separator) for separator, answers in texts.items()
+        separator: ids_of_answers(lm, answers, separator) for separator, answers in texts.items()
     }
     tokenised = []
     for prompt, answers in questions:
         ids_of_prompt = prompts[prompt]
         ids_of_this = [ids_after[separators[prompt]][answer] for answer in answers]
         longest = max((len(ids) for ids in ids_of_this), default=1)
-        check_length(model, f"{prompt} …", len(ids_of_prompt) + longest - 1)
+        check_length(lm, f"{prompt} …", len(ids_of_prompt) + longest - 1)
         tokenised.append((ids_of_prompt, ids_of_this))
     return tokenised
 
 
 def subject_prompts(
-    model: LanguageModel, templates: Sequence[str], subject: str
+    lm: LanguageModel, templates: Sequence[str], subject: str
 ) -> list[SubjectPrompt]:
     """Fill each template's ``{}`` and find the last token that starts before the subject's end."""
     prompts = [template.replace("{}", subject) for template in templates]
     for prompt in prompts:
         check_prompt(prompt)
-    encoded = model.tokenizer(prompts, return_offsets_mapping=True)
+    encoded = lm.tokenizer(prompts, return_offsets_mapping=True)
     with_offsets = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
     with_subject = []
     for template, (ids, offsets) in zip(templates, with_offsets, strict=True):
@@ -171,12 +171,12 @@ def subject_prompts(
     return with_subject
 
 
-def subject_prompt(model: LanguageModel, template: str, subject: str) -> SubjectPrompt:
+def subject_prompt(lm: LanguageModel, template: str, subject: str) -> SubjectPrompt:
     """``subject_prompts`` of one template."""
-    return subject_prompts(model, [template], subject)[0]
+    return subject_prompts(lm, [template], subject)[0]
 
 
-def chat_text(model: LanguageModel, prompt: Prompt) -> str:
+def chat_text(lm: LanguageModel, prompt: Prompt) -> str:
     """A user's message, or turns that end with one, in the model's chat template, up to the reply.
 
     Templates are rendered nowhere else:
@@ -188,24 +188,24 @@ def chat_text(model: LanguageModel, prompt: Prompt) -> str:
 
     Whatever a template raises is a ``TokenError``.
     """
-    if not getattr(model.tokenizer, "chat_template", None):
-        raise TokenError(f"{model.name} has no chat template; use chat=False")
+    if not getattr(lm.tokenizer, "chat_template", None):
+        raise TokenError(f"{lm.name} has no chat template; use chat=False")
     turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     try:
-        accepted = _accepted_turns(model, turns)
-        text = _rendered(model, accepted)
+        accepted = _accepted_turns(lm, turns)
+        text = _rendered(lm, accepted)
         *earlier, last = accepted
-        marked = _rendered(model, [*earlier, {**last, "content": _MARK}])
+        marked = _rendered(lm, [*earlier, {**last, "content": _MARK}])
     except Exception as error:  # a template is a program, which may fail in any way
         reason = " ".join(str(error).split())[:100]
         raise TokenError(
-            f"the chat template of {model.name} fails ({type(error).__name__}: {reason}):"
+            f"the chat template of {lm.name} fails ({type(error).__name__}: {reason}):"
             " correct it, or use chat=False"
         ) from error
     _, shown, opening = marked.rpartition(_MARK)
     if not shown:
         raise TokenError(
-            f"the chat template of {model.name} does not show a message that is a text: correct it,"
+            f"the chat template of {lm.name} does not show a message that is a text: correct it,"
             " or use chat=False"
         )
     if not text.endswith(opening):  # it depends on the message
@@ -213,10 +213,10 @@ def chat_text(model: LanguageModel, prompt: Prompt) -> str:
     return text.removesuffix(opening) + _with_thought_closed(opening)
 
 
-def _rendered(model: LanguageModel, turns: Sequence[Mapping[str, str]]) -> str:
+def _rendered(lm: LanguageModel, turns: Sequence[Mapping[str, str]]) -> str:
     """The turns in the template as it is, up to the reply."""
-    template = model.tokenizer.get_chat_template()
-    rendered = model.tokenizer.apply_chat_template(
+    template = lm.tokenizer.get_chat_template()
+    rendered = lm.tokenizer.apply_chat_template(
         [dict(turn) for turn in turns],
         chat_template=_CLOCK + template if "strftime_now" in template else template,
         tokenize=False,
@@ -230,7 +230,7 @@ def _rendered(model: LanguageModel, turns: Sequence[Mapping[str, str]]) -> str:
 
 
 def _accepted_turns(
-    model: LanguageModel, turns: Sequence[Mapping[str, str]]
+    lm: LanguageModel, turns: Sequence[Mapping[str, str]]
 ) -> Sequence[Mapping[str, str]]:
     """The turns, or those with instructions merged where the template would refuse or drop these."""
     others = [turn for turn in turns if turn["role"] != "system"]
@@ -247,11 +247,11 @@ def _accepted_turns(
         else:
             merged.append(turn)
     try:
-        text = _rendered(model, turns)
+        text = _rendered(lm, turns)
     except Exception:  # refused, by whatever error; a template that is broken fails again
         return merged
     try:
-        dropped = text == _rendered(model, others)
+        dropped = text == _rendered(lm, others)
     except Exception:  # the template needs an instruction
         return turns
     return merged if dropped else turns
@@ -270,18 +270,18 @@ def _with_thought_closed(opening: str) -> str:
     return f"{opening.rstrip()}\n\n{closing}\n\n"
 
 
-def chat_prompt(model: LanguageModel, message: str) -> str:
+def chat_prompt(lm: LanguageModel, message: str) -> str:
     """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
-    text = chat_text(model, message)
-    prompt = text.removeprefix(model.tokenizer.decode(prompt_prefix(model)))
-    ids_of_text = _encoded(model, [text], add_special_tokens=False)
-    if [prompt_ids(model, prompt)] != ids_of_text:
+    text = chat_text(lm, message)
+    prompt = text.removeprefix(lm.tokenizer.decode(prompt_prefix(lm)))
+    ids_of_text = _encoded(lm, [text], add_special_tokens=False)
+    if [prompt_ids(lm, prompt)] != ids_of_text:
         raise TokenError("the tokenizer adds special tokens that its chat template lacks")
     return prompt
 
 
-def _encoded(model: LanguageModel, texts: Sequence[str], **options: bool) -> list[Ids]:
+def _encoded(lm: LanguageModel, texts: Sequence[str], **options: bool) -> list[Ids]:
     if not texts:  # which the tokenizer refuses
         return []
     options["return_attention_mask"] = False
-    return [tuple(ids) for ids in model.tokenizer(list(texts), **options)["input_ids"]]
+    return [tuple(ids) for ids in lm.tokenizer(list(texts), **options)["input_ids"]]

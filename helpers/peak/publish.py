@@ -62,12 +62,12 @@ def study_publication(params: Mapping[str, Any], more: More) -> Publication:
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
-    model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
+    lm = models.load(params["model"], dtype=params["dtype"], device=params["device"])
     how = {name: params[name] for name in ("strict_lists", "seed")}
     how |= {"limit": params["records"], "keep": params.get("keep")}
     data = load_peak(params["dataset"], **how)
     store = ResultsStore(REPOSITORY / params["results"])
-    return PeakRun(model, data, store, progress=True)
+    return PeakRun(lm, data, store, progress=True)
 
 
 def small(table: pd.DataFrame) -> pd.DataFrame:
@@ -96,10 +96,10 @@ def published(
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
         protected = [m for m in every if m.endswith("+app") and " " not in m]
-        words = preset_words(run.model.name, params["preset"], protected)
+        words = preset_words(run.lm.name, params["preset"], protected)
         return {**known, "preset": words}
 
-    name = run_name(run.model.name, run.data.name)
+    name = run_name(run.lm.name, run.data.name)
     return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)
 
 
@@ -155,4 +155,4 @@ def editors_of(
 ) -> dict[str, Editor]:
     """Editors by name, as the parameters have them."""
     options = {key: params[key] for key in ("preset", "corpus", "seed")}
-    return build_editors(methods, run.model, **options)
+    return build_editors(methods, run.lm, **options)

@@ -69,7 +69,7 @@ def questions(record: PeakRecord) -> Asked:
 
 
 def score_records(
-    model: LanguageModel,
+    lm: LanguageModel,
     records: Sequence[PeakRecord],
     updates: Sequence[Update] | None = None,
     *,
@@ -87,19 +87,19 @@ def score_records(
         asked += asked_here
         keys.append(table)
         owners += [index if updates is not None else -1] * len(asked_here)
-    scores = score_answers(model, asked, updates, owners, progress=progress)
+    scores = score_answers(lm, asked, updates, owners, progress=progress)
     return pd.concat(keys, ignore_index=True).join(scores[list(columns)])
 
 
-def joined_scores(model: LanguageModel, record: PeakRecord, update: Update) -> pd.DataFrame:
+def joined_scores(lm: LanguageModel, record: PeakRecord, update: Update) -> pd.DataFrame:
     """One record's scores before and after an update, in the columns the metrics take."""
-    before = score_records(model, [record]).rename(columns={"sum": "sum_before"})
-    after = score_records(model, [record], [update])
+    before = score_records(lm, [record]).rename(columns={"sum": "sum_before"})
+    after = score_records(lm, [record], [update])
     return before.assign(sum_after=after["sum"])
 
 
 def edit_prompt_probabilities(
-    model: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
+    lm: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
 ) -> pd.DataFrame:
     """Probability of every answer at a record's edit prompt: answer, list, a column per state.
 
@@ -110,7 +110,7 @@ def edit_prompt_probabilities(
     table = pd.DataFrame({"answer": question.answers, "list": names})
     for name, update in states.items():
         how: tuple[Any, ...] = () if update is None else ([update], [0])
-        scores = score_answers(model, [question], *how)
+        scores = score_answers(lm, [question], *how)
         table[name] = np.exp(scores["mean"].to_numpy())
     return table
 
@@ -119,7 +119,7 @@ def edit_prompt_probabilities(
 class PeakRun:
     """One model on one data set, with the store its scores are kept in."""
 
-    model: LanguageModel
+    lm: LanguageModel
     data: PeakData
     store: ResultsStore
     chunk: int | None = None  # records edited together: what an interruption can cost
@@ -130,7 +130,7 @@ class PeakRun:
     def score(self, *what: Any) -> pd.DataFrame:
         """``score_records`` of this run's model and questions."""
         how: Any = {"ask": self.ask, "progress": self.progress}
-        return score_records(self.model, *what, **how)
+        return score_records(self.lm, *what, **how)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
@@ -169,7 +169,7 @@ class PeakRun:
 
         def ask(record: PeakRecord) -> None:
             edit_request(record)
-            tokenised(self.model, self.ask(record)[0])
+            tokenised(self.lm, self.ask(record)[0])
 
         read_all(((f"{self.data.path}, case_id {r.case_id}", r) for r in records), ask)
 
@@ -177,7 +177,7 @@ class PeakRun:
     def cases(self) -> Cases[PeakRecord]:
         """The records by number, kept by their content."""
         by_id = {record.case_id: record for record in self.data.records}
-        chunk = self.chunk or records_at_once(self.model.device, 32)
+        chunk = self.chunk or records_at_once(self.lm.device, 32)
         return Cases(by_id, chunk, PeakRecord.to_json)
 
     def results(self, editor: Editor | None = None) -> Results:
@@ -198,7 +198,7 @@ class PeakRun:
             "dataset": self.data.name,
             "checksum": self.data.checksum,
             "strict_lists": STRICT if self.data.strict_lists else False,
-            **self.model.identity,
+            **self.lm.identity,
             "scoring_version": SCORING_VERSION,
             "scored_by": {"answers": Question.version},
             **self.asked,
@@ -238,14 +238,14 @@ class PeakSequence:
 
     def _complete(self, missing: Sequence[int], earlier: Sequence[int]) -> None:
         """Edit on from the last earlier checkpoint whose update is intact."""
-        model, records = self.run.model, self.run.data.records
+        lm, records = self.run.lm, self.run.data.records
         start, total = 0, Update({})
         # An editor of its own sequences, PRUNE, remembers more than the cumulative update.
         resumable = type(self.editor).edit_sequentially is Editor.edit_sequentially
         for count in earlier if resumable else ():
             stored = sound(self.results(count).folder / _UPDATE, Update.load)
             if stored is not None:
-                start, total = count, stored.to(model.device)
+                start, total = count, stored.to(lm.device)
         requests = [edit_request(record) for record in records[start : missing[-1]]]
         own = iter(self.editor.edit_sequentially(requests))
         for count, request in enumerate(requests, start + 1):
@@ -256,7 +256,7 @@ class PeakSequence:
             results = self.results(count)
             with kept_whole(results.folder / _UPDATE) as scratch:
                 total.save(scratch)
-            with overlay_all(model, total):
+            with overlay_all(lm, total):
                 scores = self.run.score(records[:count])
             if scores["sum"].isna().any():
                 raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")

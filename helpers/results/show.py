@@ -33,14 +33,14 @@ _LONG = 24  # letters from which a cell holds words, not a value
 TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
 
 
-def begin(model: LanguageModel, *, seed: int) -> str:
+def begin(lm: LanguageModel, *, seed: int) -> str:
     """Seed every generator and describe the session in one line, the first of every notebook."""
     from transformers import set_seed  # takes seconds
 
     set_seed(seed)
     parts = [f"helpers {__version__}", f"Python {platform.python_version()}"]
     parts += [f"{name} {version(name)}" for name in ("torch", "transformers")]
-    parts += [f"{model.name} ({model.fingerprint}), {model.dtype_name} on {model.device}"]
+    parts += [f"{lm.name} ({lm.fingerprint}), {lm.dtype_name} on {lm.device}"]
     return " | ".join([*parts, f"seed {seed}"])
 
 

@@ -67,7 +67,7 @@ class _TokenScores(NamedTuple):
 
 @in_own_state
 def score_answers(
-    model: LanguageModel,
+    lm: LanguageModel,
     questions: Sequence[Question],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
@@ -81,8 +81,8 @@ def score_answers(
     token is more probable), sum and mean of their log-probabilities.
     """
     owner_of_question = resolve_owners(len(questions), updates, owners)
-    on_device = [update.to(model.device) for update in updates or ()]
-    asked = tokenised(model, questions)
+    on_device = [update.to(lm.device) for update in updates or ()]
+    asked = tokenised(lm, questions)
     table = pd.DataFrame(
         [
             (question, answer, len(ids))
@@ -96,11 +96,11 @@ def score_answers(
     top_counts = np.zeros(len(table))
 
     def score(row_indices: Sequence[int]) -> None:
-        scores = _score_rows(model, [rows[i] for i in row_indices], on_device)
+        scores = _score_rows(lm, [rows[i] for i in row_indices], on_device)
         np.add.at(sums, scores.answers, scores.log_probabilities)
         np.add.at(top_counts, scores.answers, scores.is_top)
 
-    budget = tokens_at_once(model, 4096, gradients=False)
+    budget = tokens_at_once(lm, 4096, gradients=False)
     batches = list(token_batches([len(row.forest) for row in rows], budget))
     for batch in tqdm(batches, unit="batch", desc="scoring", disable=not progress):
         run_halving(batch, score)
@@ -122,17 +122,17 @@ def resolve_owners(
     return resolved
 
 
-def tokenised(model: LanguageModel, questions: Sequence[Question]) -> list[tuple[Ids, list[Ids]]]:
+def tokenised(lm: LanguageModel, questions: Sequence[Question]) -> list[tuple[Ids, list[Ids]]]:
     """Token ids of each question's prompt and of its answers."""
-    return ids_of_questions(model, [(q.prompt, q.answers) for q in questions])
+    return ids_of_questions(lm, [(q.prompt, q.answers) for q in questions])
 
 
-def exclusive(model: LanguageModel, answers: Sequence[str]) -> list[int]:
+def exclusive(lm: LanguageModel, answers: Sequence[str]) -> list[int]:
     """Indices of the answers that no other answer begins, token by token; of equal ones the first.
 
     They exclude each other, and the shorter of two answers that begin alike covers both.
     """
-    ids_of_answers = [answer_ids(model, answer) for answer in answers]
+    ids_of_answers = [answer_ids(lm, answer) for answer in answers]
     exclusive_indices = []
     for index, ids in enumerate(ids_of_answers):
         is_repeated = ids in ids_of_answers[:index]
@@ -170,13 +170,11 @@ def _with_room(rows: Sequence[_Row], size: int) -> _Row | None:
 
 
 @torch.inference_mode()
-def _score_rows(
-    model: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]
-) -> _TokenScores:
+def _score_rows(lm: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]) -> _TokenScores:
     """Score all predicted tokens of a batch; the head runs once per distinct position."""
-    packed = pack([row.forest for row in rows], model)
-    with overlay(model, updates, [row.owner for row in rows]):
-        hidden = hidden_states(model, packed.ids, packed.positions, packed.visible)
+    packed = pack([row.forest for row in rows], lm)
+    with overlay(lm, updates, [row.owner for row in rows]):
+        hidden = hidden_states(lm, packed.ids, packed.positions, packed.visible)
     device = hidden.device
     width = packed.ids.shape[1]
     predictions = [
@@ -190,12 +188,12 @@ def _score_rows(
 
     log_probabilities = torch.empty(len(positions), dtype=torch.float64)
     is_top = torch.empty(len(positions), dtype=torch.bool)
-    states_at_a_time = max(1, LOGITS_AT_A_TIME // model.model.config.vocab_size)
+    states_at_a_time = max(1, LOGITS_AT_A_TIME // lm.network.config.vocab_size)
     for first in range(0, len(distinct), states_at_a_time):
         in_chunk = (head_rows >= first) & (head_rows < first + states_at_a_time)
         chunk_rows = (head_rows[in_chunk] - first).to(device)
         scores, distributions = vocabulary_scores(
-            model,
+            lm,
             states[first : first + states_at_a_time],
             chunk_rows,
             tokens[in_chunk].to(device),

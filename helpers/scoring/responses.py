@@ -42,7 +42,7 @@ class Sampling:
 
 
 def sample_responses(
-    model: LanguageModel,
+    lm: LanguageModel,
     prompts: Sequence[Prompt],
     updates: Sequence[Update] | None = None,
     owners: Sequence[int] | None = None,
@@ -57,16 +57,16 @@ def sample_responses(
     chat (``role``: system, user, assistant; ``content``): paragraphs for a model asked without template.
     """
     sampling = sampling or Sampling()
-    ids_of_prompts = sample_tokens(model, prompts, updates, owners, sampling, n=n, greedy=greedy)
+    ids_of_prompts = sample_tokens(lm, prompts, updates, owners, sampling, n=n, greedy=greedy)
     return [
-        [response_text(model, ids, sampling) for ids in ids_of_responses]
+        [response_text(lm, ids, sampling) for ids in ids_of_responses]
         for ids_of_responses in ids_of_prompts
     ]
 
 
-def response_text(model: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
+def response_text(lm: LanguageModel, ids: Sequence[int], sampling: Sampling) -> str:
     """A response's tokens as text, up to ``stop`` and stripped of white space."""
-    text = str(model.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
+    text = str(lm.tokenizer.decode(ids, skip_special_tokens=True)).lstrip()
     if sampling.stop:
         text = re.split(sampling.stop, text, maxsplit=1)[0]
     return text.strip()
@@ -74,7 +74,7 @@ def response_text(model: LanguageModel, ids: Sequence[int], sampling: Sampling) 
 
 @in_own_state
 def sample_tokens(
-    model: LanguageModel,
+    lm: LanguageModel,
     prompts: Sequence[Prompt],
     updates: Sequence[Update] | None,
     owners: Sequence[int] | None,
@@ -86,8 +86,8 @@ def sample_tokens(
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
     prompts = several(prompts)
     owner_of_prompt = resolve_owners(len(prompts), updates, owners)
-    on_device = [update.to(model.device) for update in updates or ()]
-    ids = [_request_ids(model, prompt, sampling) for prompt in prompts]
+    on_device = [update.to(lm.device) for update in updates or ()]
+    ids = [_request_ids(lm, prompt, sampling) for prompt in prompts]
     responses: list[list[Ids]] = [[] for _ in prompts]
 
     def draw(indices: Sequence[int]) -> None:
@@ -97,7 +97,7 @@ def sample_tokens(
             for draw in _random_numbers(_paragraphs(prompts[index]), sampling, n, greedy)
         ]
         generated = _generated(
-            model,
+            lm,
             [ids[index] for index in indices],
             np.stack(draws),
             on_device,
@@ -127,19 +127,19 @@ def _random_numbers(text: str, sampling: Sampling, n: int, greedy: bool) -> list
     return numbers
 
 
-def uses_chat(model: LanguageModel, sampling: Sampling) -> bool:
+def uses_chat(lm: LanguageModel, sampling: Sampling) -> bool:
     """Whether prompts go through the chat template."""
-    available = bool(getattr(model.tokenizer, "chat_template", None))
+    available = bool(getattr(lm.tokenizer, "chat_template", None))
     return available if sampling.chat is None else sampling.chat
 
 
-def _request_ids(model: LanguageModel, prompt: Prompt, sampling: Sampling) -> Ids:
-    if uses_chat(model, sampling):  # the template writes its own special tokens
-        text = chat_text(model, prompt)
-        ids = tuple(model.tokenizer(text, add_special_tokens=False)["input_ids"])
+def _request_ids(lm: LanguageModel, prompt: Prompt, sampling: Sampling) -> Ids:
+    if uses_chat(lm, sampling):  # the template writes its own special tokens
+        text = chat_text(lm, prompt)
+        ids = tuple(lm.tokenizer(text, add_special_tokens=False)["input_ids"])
     else:
-        ids = prompt_ids(model, _paragraphs(prompt))
-    check_length(model, _paragraphs(prompt), len(ids) + sampling.max_new_tokens)
+        ids = prompt_ids(lm, _paragraphs(prompt))
+    check_length(lm, _paragraphs(prompt), len(ids) + sampling.max_new_tokens)
     return ids
 
 
@@ -153,7 +153,7 @@ def _paragraphs(prompt: Prompt) -> str:
 
 @torch.inference_mode()
 def _generated(
-    model: LanguageModel,
+    lm: LanguageModel,
     ids: Sequence[Ids],
     draws: np.ndarray,
     updates: Sequence[Update],
@@ -161,15 +161,15 @@ def _generated(
     sampling: Sampling,
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
-    batch = _GrowingTexts.after_prompts(model, ids, updates, owners, copies=len(draws) // len(ids))
+    batch = _GrowingTexts.after_prompts(lm, ids, updates, owners, copies=len(draws) // len(ids))
     responses: list[list[int]] = [[] for _ in draws]
     unfinished = np.arange(len(draws))  # of the responses, those that are still in the batch
     for step in range(sampling.max_new_tokens):
         next_tokens = _next_tokens(
-            model, batch.last_hidden, draws[unfinished, step], sampling.temperature
+            lm, batch.last_hidden, draws[unfinished, step], sampling.temperature
         )
         goes_on = [
-            _append(model, responses[response], token, sampling)
+            _append(lm, responses[response], token, sampling)
             for response, token in zip(unfinished, next_tokens.tolist(), strict=True)
         ]
         if not any(goes_on) or step + 1 == sampling.max_new_tokens:
@@ -183,14 +183,14 @@ def _generated(
     return [tuple(response) for response in responses]
 
 
-def _append(model: LanguageModel, response: list[int], token: int, sampling: Sampling) -> bool:
+def _append(lm: LanguageModel, response: list[int], token: int, sampling: Sampling) -> bool:
     """Add a token to a response unless the token ends it; whether the response goes on."""
-    if token in model.end_tokens:
+    if token in lm.end_tokens:
         return False
     response.append(token)
     if not sampling.stop:
         return True
-    text = model.tokenizer.decode(response, skip_special_tokens=True).lstrip()
+    text = lm.tokenizer.decode(response, skip_special_tokens=True).lstrip()
     return not re.search(sampling.stop, text)
 
 
@@ -198,7 +198,7 @@ def _append(model: LanguageModel, response: list[int], token: int, sampling: Sam
 class _GrowingTexts:
     """A batch of texts that grow by one token at a time, each row under its owner's update."""
 
-    model: LanguageModel
+    lm: LanguageModel
     updates: Sequence[Update]
     owners: Tensor  # [rows]
     cache: DynamicCache
@@ -210,21 +210,21 @@ class _GrowingTexts:
     @classmethod
     def after_prompts(
         cls,
-        model: LanguageModel,
+        lm: LanguageModel,
         ids: Sequence[Ids],
         updates: Sequence[Update],
         owners: Sequence[int],
         copies: int,
     ) -> _GrowingTexts:
         """The prompts, each run once and then repeated."""
-        prompts = padded(model, ids)
+        prompts = padded(lm, ids)
         cache = DynamicCache()
-        with overlay(model, updates, owners):
-            hidden = hidden_states(model, prompts.ids, prompts.positions, prompts.visible, cache)
+        with overlay(lm, updates, owners):
+            hidden = hidden_states(lm, prompts.ids, prompts.positions, prompts.visible, cache)
         cache.batch_repeat_interleave(copies)
         visible = prompts.real.repeat_interleave(copies, 0)
         return cls(
-            model=model,
+            lm=lm,
             updates=updates,
             owners=torch.tensor(owners).repeat_interleave(copies),
             cache=cache,
@@ -238,10 +238,10 @@ class _GrowingTexts:
         """Append one token [rows] to each text, the one after ``step`` others."""
         positions = (self.prompt_lengths + step)[:, None]  # [rows, 1]
         self.visible = torch.cat([self.visible, torch.ones_like(self.visible[:, :1])], dim=1)
-        mask = Mask.of(self.model, positions, self.visible[:, None], self.key_positions)
+        mask = Mask.of(self.lm, positions, self.visible[:, None], self.key_positions)
         self.key_positions = torch.cat([self.key_positions, positions], dim=1)
-        with overlay(self.model, self.updates, self.owners):
-            hidden = hidden_states(self.model, tokens[:, None], positions, mask, self.cache)
+        with overlay(self.lm, self.updates, self.owners):
+            hidden = hidden_states(self.lm, tokens[:, None], positions, mask, self.cache)
         self.last_hidden = hidden[:, -1]
 
     def keep(self, rows: Tensor) -> None:
@@ -255,10 +255,10 @@ class _GrowingTexts:
 
 
 def _next_tokens(
-    model: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float
+    lm: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float
 ) -> Tensor:
     """The next token of each row: where its number is in the cumulative distribution; NaN: likeliest."""
-    logits = model.model.get_output_embeddings()(hidden).float()  # [rows, vocabulary]
+    logits = lm.network.get_output_embeddings()(hidden).float()  # [rows, vocabulary]
     if temperature == 0:
         return logits.argmax(-1)
     cumulative = (logits / temperature).softmax(-1).double().cumsum(-1)

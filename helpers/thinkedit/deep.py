@@ -56,7 +56,7 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
 
 
 def deep_edits(
-    model: LanguageModel, edits: Sequence[Edit], kinds: Kinds, *, seed: int = 0
+    lm: LanguageModel, edits: Sequence[Edit], kinds: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
     """The requests of every edit's deep edit, one for each beginning of its questions, its own first.
 
@@ -65,7 +65,7 @@ def deep_edits(
     """
     asked = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
     texts = [Question(q.prompt.replace("{}", edit.subject), q.harmless) for edit, q in asked]
-    scores = score_answers(model, texts).groupby("question")
+    scores = score_answers(lm, texts).groupby("question")
     requests = {e.case_id: {_beginning(e.prompt): request_of(e, kinds)} for e in edits}
     for (edit, question), (_, group) in zip(asked, scores, strict=True):
         best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)

@@ -28,24 +28,23 @@ from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
-    model = load(params["model"], dtype=params["dtype"], device=params["device"])
+    lm = load(params["model"], dtype=params["dtype"], device=params["device"])
     edits = load_edits(params["benchmark"])
     common = {name: params[name] for name in ("preset", "corpus")}
     memo: Memo = {}  # what several methods need, found once
     options = {**common, "seed": params["seed"], "progress": True, "memo": memo}
     editors = {
-        method: with_memo(build_editor(method, model, **options), memo)
-        for method in params["methods"]
+        method: with_memo(build_editor(method, lm, **options), memo) for method in params["methods"]
     }
-    runs = runs_of(params, model, edits)
+    runs = runs_of(params, lm, edits)
     universe = runs[0].settings()["universe"]
-    layout, name = params["benchmark"], model.name
+    layout, name = params["benchmark"], lm.name
     of = Path(layout).name.removesuffix(".json")
     content = f" ({universe})" * layout.endswith(".json")  # of your own file
     return Publication(
         # June 2025's edits are the paper's: such a run has the model's name alone.
         file_name(name) if layout == "2025-06" else run_name(name, of),
-        About({**model.identity, "layout": layout + content, **common}),
+        About({**lm.identity, "layout": layout + content, **common}),
         [
             *parts_of(runs, editors, params["modes"]),
             Part("chains", {"edits": universe}, lambda: chain_index(edits)),
@@ -55,7 +54,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def runs_of(
-    params: Mapping[str, Any], model: LanguageModel, edits: Sequence[Edit]
+    params: Mapping[str, Any], lm: LanguageModel, edits: Sequence[Edit]
 ) -> list[ThinkEditRun]:
     """A run for each estimator that the parameters name."""
     drawn = {"temperature": params["temperature"], "seed": params["seed"]}
@@ -66,7 +65,7 @@ def runs_of(
     how = {name: params[name] for name in ("samples", "seed", "rivals")}
     how |= {"layout": params["benchmark"], "aliases": load_aliases(params["benchmark"])}
     how |= {"store": ResultsStore(RUNS / "results")}
-    all_of = partial(ThinkEditRun, model, edits[: params["first"]], edits, **how)
+    all_of = partial(ThinkEditRun, lm, edits[: params["first"]], edits, **how)
     return [all_of(estimator=e, sampling=sampling.get(e)) for e in params["estimators"]]
 
 

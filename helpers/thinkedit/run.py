@@ -35,7 +35,7 @@ from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 class ThinkEditRun:
     """One model on one set of edits, with one way to look at what the edits did."""
 
-    model: LanguageModel
+    lm: LanguageModel
     edits: Sequence[Edit]
     universe: Sequence[Edit]  # rivals, neighbours and the words' frequencies are of all these
     aliases: Aliases
@@ -117,7 +117,7 @@ class ThinkEditRun:
     def _updates(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> list[Update]:
         """One update for each edit; in a sequence it holds all edits up to its own."""
         if mode == "deep":
-            asked = deep.deep_edits(self.model, edits, self.kinds, seed=self.seed)
+            asked = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
             return [_whole(editor.edit_jointly(each)) for each in asked]
         made = [self.foreign[edit.case_id] for edit in edits] if mode == PLACEBO else edits
         requests = [probes.request_of(edit, self.kinds) for edit in made]
@@ -135,15 +135,15 @@ class ThinkEditRun:
         drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
         under: dict[str, Any] = {"updates": updates, "owners": owners}
         if self.estimator == "texts":
-            return scores.text_scores(self.model, edits, self.universe, **drawn, **under)
+            return scores.text_scores(self.lm, edits, self.universe, **drawn, **under)
         if self.estimator == "sampled":
-            return scores.sampled_scores(self.model, edits, self.aliases, **drawn, **under)
+            return scores.sampled_scores(self.lm, edits, self.aliases, **drawn, **under)
         asked, owner_of = list[Probe](), list[int]()
         for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
             own = self._probes(edit)
             asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
             owner_of += [owner] * len(own)
-        return scores.exact_scores(self.model, asked, self.aliases, updates, owner_of)
+        return scores.exact_scores(self.lm, asked, self.aliases, updates, owner_of)
 
     def _probes(self, edit: Edit) -> list[Probe]:
         return probes.probes_of(edit, self.universe, self.kinds)
@@ -157,7 +157,7 @@ class ThinkEditRun:
 
         def check(edit: Edit) -> None:
             questions = scores.questions_of(self._probes(edit), self.aliases)
-            tokenised(self.model, questions)
+            tokenised(self.lm, questions)
 
         read_all(missing, check)
         return cases.completed(results, make)
@@ -214,7 +214,7 @@ class ThinkEditRun:
             "benchmark": "thinkedit",
             "layout": self.layout,
             "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
-            **self.model.identity,
+            **self.lm.identity,
             "estimator": self.estimator,
             "scoring_version": SCORING_VERSION[self.estimator],
             **how,

@@ -35,7 +35,7 @@ EXACT_COLUMNS = (
 
 
 def exact_scores(
-    model: LanguageModel,
+    lm: LanguageModel,
     probes: Sequence[Probe],
     aliases: Aliases,
     updates: Sequence[Update] | None = None,
@@ -48,7 +48,7 @@ def exact_scores(
     the highest per token and as a whole among the rivals. NaN without rivals or without other.
     """
     questions = questions_of(probes, aliases)
-    scores = score_answers(model, questions, updates, owners)
+    scores = score_answers(lm, questions, updates, owners)
     rows = []
     for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
         row: list[Any] = [probe.case_id, probe.form, probe.item]
@@ -56,7 +56,7 @@ def exact_scores(
             part, group = group.iloc[: len(names)], group.iloc[len(names) :]
             if names:
                 sums = part["sum"].to_numpy()
-                named = log_naming(sums[exclusive(model, names)])
+                named = log_naming(sums[exclusive(lm, names)])
                 row += [sums[0], part["tokens"].iloc[0], named]
             else:
                 row += [np.nan] * 3
@@ -77,7 +77,7 @@ def _asked(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def sampled_scores(
-    model: LanguageModel,
+    lm: LanguageModel,
     edits: Sequence[Edit],
     aliases: Aliases,
     *,
@@ -94,10 +94,10 @@ def sampled_scores(
     for place, edit in enumerate(edits):
         for fact in edit.facts:
             asked.setdefault((place, fact.question), len(asked))
-    chat = uses_chat(model, sampling)
+    chat = uses_chat(lm, sampling)
     prompts = [question if chat else answer_prompt(question) for _, question in asked]
     asked_of = [owner_of[place] for place, _ in asked]
-    responses = sample_responses(model, prompts, updates, asked_of, n=n, sampling=sampling)
+    responses = sample_responses(lm, prompts, updates, asked_of, n=n, sampling=sampling)
     rows = []
     for place, edit in enumerate(edits):
         new = names_of(edit.new, aliases)
@@ -111,7 +111,7 @@ def sampled_scores(
 
 
 def text_scores(
-    model: LanguageModel,
+    lm: LanguageModel,
     edits: Sequence[Edit],
     universe: Sequence[Edit],
     *,
@@ -126,7 +126,7 @@ def text_scores(
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]
-    texts = sample_responses(model, subjects, updates, owners, n=n, sampling=sampling)
+    texts = sample_responses(lm, subjects, updates, owners, n=n, sampling=sampling)
     rows = []
     for edit, drawn in zip(edits, texts, strict=True):
         alike = [consistency(text, _reference(edit), idf=idf) for text in drawn]

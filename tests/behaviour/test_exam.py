@@ -25,6 +25,6 @@ def test_scores_of_the_exam(tiny, tmp_path, monkeypatch):
     ]
     np.testing.assert_allclose(table["sum"], np.hstack([each["sum"] for each in alone]), atol=1e-4)
     ids = torch.tensor([model.tokenizer(f"Alice {ask(last)[0][0].answers[0]}")["input_ids"]])
-    loss = model.model(ids, labels=ids.where(torch.arange(ids.shape[1]) > 4, -100)).loss
+    loss = model.network(ids, labels=ids.where(torch.arange(ids.shape[1]) > 4, -100)).loss
     own = table[(table["case_id"] == last.case_id) & (table["role"] == "austen")]
     np.testing.assert_allclose(-own["sum"] / own["tokens"], float(loss), atol=1e-4)

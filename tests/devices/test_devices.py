@@ -38,24 +38,24 @@ def both(tmp_path_factory):
         model, tokenizer = root.random_model(
             root.TINY["llama"], seed=0, dtype=torch.float32, device="cpu"
         )
-        language_model = root.LanguageModel("tiny-llama", model, tokenizer)
-        models.append(root._ready(language_model))
+        lm = root.LanguageModel("tiny-llama", model, tokenizer)
+        models.append(root._ready(lm))
         model.to(place)
-        root._ready(language_model)
+        root._ready(lm)
     return models
 
 
-def scores(language_model, updates=None):
+def scores(lm, updates=None):
     """Mean log-probabilities of the requests' answers."""
     questions = [Question(r.text, (r.target, *r.correct)) for r in REQUESTS]
     owners = None if updates is None else [min(i, len(updates) - 1) for i in range(len(REQUESTS))]
-    return torch.tensor(score_answers(language_model, questions, updates, owners)["mean"])
+    return torch.tensor(score_answers(lm, questions, updates, owners)["mean"])
 
 
-def make(name, language_model):
+def make(name, lm):
     if name == "mend":
-        network = untrained(language_model, (2, 3), 4)
-        return Mend(language_model, MendHyperparameters(layers=(2, 3), rank=4), network=network)
+        network = untrained(lm, (2, 3), 4)
+        return Mend(lm, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     quick = {"kn": {"steps": 2}, "ft": {"num_steps": 4}}
     section = EDITORS[name].section
     overrides = quick.get(section, {"v_num_grad_steps": 4, "context_template_length_params": ()})
@@ -63,16 +63,16 @@ def make(name, language_model):
         overrides = {**overrides, "nullspace_threshold": 1.0}
     app = None if section == "kn" else True
     how = {"preset": "generic", "corpus": "self-8x16", "app": app}
-    return build_editor(name, language_model, **how, overrides=overrides)
+    return build_editor(name, lm, **how, overrides=overrides)
 
 
 @pytest.mark.parametrize("mode", ["edit", "edit_jointly", "edit_sequentially"])
 @pytest.mark.parametrize("name", EDITORS)
 def test_edits(both, name, mode):
     found = []
-    for language_model in both:
-        made = getattr(make(name, language_model), mode)(REQUESTS)
-        found.append(scores(language_model, [made] if isinstance(made, Update) else list(made)))
+    for lm in both:
+        made = getattr(make(name, lm), mode)(REQUESTS)
+        found.append(scores(lm, [made] if isinstance(made, Update) else list(made)))
     torch.testing.assert_close(*found, atol=5e-2, rtol=1e-2)  # nats a token, after optimisation
 
 

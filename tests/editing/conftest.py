@@ -54,20 +54,18 @@ def moments_of(
     sentences = [r.text + " " + answer for r in REQUESTS for answer in (r.target, *r.correct)]
     text.write_text("\n".join(sentences * 2 + list("abcdefghijklmnopqrstuvwxyz")))
 
-    def measure(language_model: LanguageModel) -> dict[int, SecondMoment]:
+    def measure(lm: LanguageModel) -> dict[int, SecondMoment]:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HELPERS_CACHE", str(tmp_path_factory.getbasetemp() / "moments"))
-            return second_moment(language_model, (1, 2), TextCorpus(text, 64))
+            return second_moment(lm, (1, 2), TextCorpus(text, 64))
 
     return measure
 
 
-def untrained_network(
-    language_model: LanguageModel, rank: int = 4, rate: float = -2e-3
-) -> Hypernetwork:
+def untrained_network(lm: LanguageModel, rank: int = 4, rate: float = -2e-3) -> Hypernetwork:
     """MEND's network before training, its normalisation that of the requests, second U random."""
-    network = untrained(language_model, VALUES["mend"]["layers"], rank)
-    gradients = Learner(language_model, network).gradients([(r.text, r.target) for r in REQUESTS])
+    network = untrained(lm, VALUES["mend"]["layers"], rank)
+    gradients = Learner(lm, network).gradients([(r.text, r.target) for r in REQUESTS])
     tokens = {n: torch.cat([x, d], -1)[contributes(x, d)] for n, (x, d) in gradients.items()}
     normalise(network, tokens)
     with torch.no_grad():
@@ -81,12 +79,12 @@ def untrained_network(
 def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
     """An editor by name on a tiny model; keywords change its hyperparameters, APP and targets."""
 
-    def build(name: str, language_model: LanguageModel, **more: Any) -> Editor:
+    def build(name: str, lm: LanguageModel, **more: Any) -> Editor:
         row = EDITORS[name]
         if row.section in ("rect", "prune"):
             known = row.hyperparameters.model_fields
             own = {key: more.pop(key) for key in list(more) if key in known and key != "base"}
-            base = build(more.pop("base", "memit"), language_model, **more)
+            base = build(more.pop("base", "memit"), lm, **more)
             return row.kind(base, row.hyperparameters(**{**row.values, **own}))
         parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
         parts["targets"] = more.pop("targets", "new")
@@ -95,18 +93,16 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             flat = ContextTemplates((CONTEXTS,))
             grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
             parts["contexts"] = grouped if row.kind.grouped else flat
-            parts["second_moments"] = moments_of(language_model)
+            parts["second_moments"] = moments_of(lm)
             if row.section == "alphaedit":  # half of the directions count as unused
                 largest = (m.matrix for m in parts["second_moments"].values())
                 median = max(float(torch.linalg.eigvalsh(matrix).median()) for matrix in largest)
                 values = {"nullspace_threshold": median, **values}
         elif row.section == "mend":
-            parts["network"] = untrained_network(language_model, values["rank"])
+            parts["network"] = untrained_network(lm, values["rank"])
         elif row.section == "kn":
             parts = {"contexts": ContextTemplates((CONTEXTS,))}
-        return row.kind(
-            model=language_model, hyperparameters=row.hyperparameters(**values), **parts
-        )
+        return row.kind(lm=lm, hyperparameters=row.hyperparameters(**values), **parts)
 
     return build
 
@@ -125,10 +121,10 @@ def protective() -> App:
 def target_scores() -> Callable[..., torch.Tensor]:
     """Mean log-probability of each request's target under its update (None: the plain model)."""
 
-    def score(language_model: LanguageModel, requests: Any, updates: Any = None) -> torch.Tensor:
+    def score(lm: LanguageModel, requests: Any, updates: Any = None) -> torch.Tensor:
         questions = [Question(r.text, (r.target,)) for r in requests]
         owners = None if updates is None else range(len(requests))
-        table = score_answers(language_model, questions, updates, owners)
+        table = score_answers(lm, questions, updates, owners)
         return torch.tensor(table["mean"].to_numpy())
 
     return score

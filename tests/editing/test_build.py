@@ -69,7 +69,7 @@ def named(tiny, moments_of, monkeypatch):
     monkeypatch.setattr(
         build, "context_templates", lambda *_, **__: ContextTemplates((("{}", "So. {}"),))
     )
-    return type(model)("smollm2-135m", model.model, model.tokenizer)
+    return type(model)("smollm2-135m", model.network, model.tokenizer)
 
 
 SMALL = {"layers": (1,), "v_num_grad_steps": 2}

@@ -31,8 +31,8 @@ def problem(seed: int, d: int, f: int, n: int) -> tuple[torch.Tensor, torch.Tens
 def with_moment(editor, matrix: torch.Tensor):
     """The same editor with another (larger or smaller) second moment at its first layer."""
     layer = editor.hyperparameters.layers[0]
-    moment = SecondMoment(matrix, 100, layer, editor.model.fingerprint, "made up")
-    parts = (editor.model, editor.hyperparameters, editor.contexts)
+    moment = SecondMoment(matrix, 100, layer, editor.lm.fingerprint, "made up")
+    parts = (editor.lm, editor.hyperparameters, editor.contexts)
     return type(editor)(*parts, {**editor.second_moments, layer: moment}), layer
 
 

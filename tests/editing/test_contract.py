@@ -131,7 +131,7 @@ def test_half_precision_models_are_edited_in_full_precision(
     tiny, make_editor, requests, name
 ) -> None:
     full = tiny("llama")
-    half = LanguageModel(full.name, copy.deepcopy(full.model).bfloat16(), full.tokenizer)
+    half = LanguageModel(full.name, copy.deepcopy(full.network).bfloat16(), full.tokenizer)
     (update,) = make_editor(name, half).edit(requests[:1])
     (expected,) = make_editor(name, full).edit(requests[:1])
     for module, delta in update.items():

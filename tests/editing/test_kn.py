@@ -26,7 +26,7 @@ def test_the_update_is_one_vector_in_the_chosen_columns(tiny, requests, architec
     new = list(answer_ids(model, requests[0].target))
     prompt = prompt_ids(model, requests[0].text)
     (old,) = greedy_tokens(model, [prompt], len(new))
-    embeddings = model.model.get_input_embeddings().weight
+    embeddings = model.network.get_input_embeddings().weight
     vector = 3 * embeddings[new].sum(0) - 2 * embeddings[list(old)].sum(0)
     chosen = update.diagnostics["neurons"]
     assert chosen

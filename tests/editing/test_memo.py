@@ -62,7 +62,7 @@ def test_another_optimisation_is_another_vector(
         {"app": protective},
         {"targets": "all"},
         {"contexts": replace(contexts, groups=contexts.groups[:1])},
-        {"model": other.model, "second_moments": other.second_moments},
+        {"lm": other.lm, "second_moments": other.second_moments},
     )
     editor.edit(requests[:1])
     for count, change in enumerate(changes, start=2):

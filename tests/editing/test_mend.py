@@ -58,27 +58,27 @@ RECORDS = [
 ]
 
 
-def mend(language_model, app=None, targets="new", **more: Any) -> Mend:
-    network = untrained_network(language_model, **more)
+def mend(lm, app=None, targets="new", **more: Any) -> Mend:
+    network = untrained_network(lm, **more)
     hyperparameters = MendHyperparameters(layers=LAYERS, rank=network.rank)
-    return Mend(language_model, hyperparameters, app, targets, network=network)
+    return Mend(lm, hyperparameters, app, targets, network=network)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama"])
 def test_token_gradients_make_up_the_weights_gradient(tiny, requests, architecture) -> None:
     """Sum over tokens of delta x^T is autograd's gradient of the loss in the weight."""
-    language_model = tiny(architecture)
-    names = list(untrained(language_model, LAYERS, 2).shapes)
-    batch = EditBatch(language_model, [edit_row(language_model, r) for r in requests], 2)
+    lm = tiny(architecture)
+    names = list(untrained(lm, LAYERS, 2).shapes)
+    batch = EditBatch(lm, [edit_row(lm, r) for r in requests], 2)
     gradients, terms = token_gradients(batch, names)
     request = requests[1]
-    prompt = prompt_ids(language_model, request.text)
-    target = answer_ids(language_model, request.target)
+    prompt = prompt_ids(lm, request.text)
+    target = answer_ids(lm, request.target)
     for name in names:
-        stored = language_model.module(name).weight
+        stored = lm.module(name).weight
         stored.requires_grad_()
         try:
-            logits = language_model.model(input_ids=torch.tensor([[*prompt, *target]])).logits[0]
+            logits = lm.network(input_ids=torch.tensor([[*prompt, *target]])).logits[0]
             picked = logits.log_softmax(-1)[len(prompt) - 1 : -1]
             loss = -picked.gather(1, torch.tensor(target)[:, None]).mean()
             (expected,) = torch.autograd.grad(loss, [stored])
@@ -113,10 +113,9 @@ def test_the_network_by_hand() -> None:
 
 
 def test_app_adds_its_first_term_only(tiny, requests) -> None:
-    language_model = tiny("llama")
+    lm = tiny("llama")
     plain, first, all_three = (
-        mend(language_model, app).edit(requests[:1])[0]
-        for app in (None, App(0.5, 0, 0), App(0.5, 0.9, 0.9))
+        mend(lm, app).edit(requests[:1])[0] for app in (None, App(0.5, 0, 0), App(0.5, 0.9, 0.9))
     )
     assert first.diagnostics["losses"][0]["app"] > 0
     for module in plain:
@@ -157,14 +156,14 @@ def read_curve(path: Path) -> list[dict[str, str]]:
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> None:
-    language_model = tiny("gpt2")
-    whole = Trainer(language_model, RECORDS, settings())
+    lm = tiny("gpt2")
+    whole = Trainer(lm, RECORDS, settings())
     train(whole, RECORDS[:2], tmp_path / "whole.safetensors", every=3)
     parts = tmp_path / "parts.safetensors"
-    train(Trainer(language_model, RECORDS, settings()), RECORDS[:2], parts, every=3, patience=0)
+    train(Trainer(lm, RECORDS, settings()), RECORDS[:2], parts, every=3, patience=0)
     own = MendHyperparameters(layers=LAYERS, rank=4, network=str(parts))
-    first = load_network(language_model, own)
-    resumed = Trainer(language_model, RECORDS, settings())
+    first = load_network(lm, own)
+    resumed = Trainer(lm, RECORDS, settings())
     train(resumed, RECORDS[:2], parts, every=3)
     assert resumed.step == 6
     for name, tensor in whole.network.state_dict().items():
@@ -176,11 +175,11 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> Non
         assert {k: float(v or 0) for k, v in row.items()} == pytest.approx(
             {k: float(v or 0) for k, v in expected.items()}, rel=1e-2
         )
-    other = Trainer(language_model, RECORDS, settings(seed=1))
+    other = Trainer(lm, RECORDS, settings(seed=1))
     with pytest.raises(NetworkError, match="checkpoint of other settings"):
         train(other, RECORDS[:2], parts)
     with pytest.raises(NetworkError, match="checkpoint of other records"):
-        train(Trainer(language_model, RECORDS[1:], settings()), RECORDS[:2], parts)
+        train(Trainer(lm, RECORDS[1:], settings()), RECORDS[:2], parts)
     with pytest.raises(NetworkError, match="checkpoint of other model"):
         train(Trainer(tiny("gpt2", seed=1), RECORDS, settings()), RECORDS[:2], parts)
 
@@ -192,59 +191,59 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tiny, tmp_path) -> Non
 
 
 def test_networks_come_back_from_disk(tiny, requests, tmp_path) -> None:
-    language_model = tiny("llama")
-    network = untrained_network(language_model)
+    lm = tiny("llama")
+    network = untrained_network(lm)
     path = tmp_path / "net.safetensors"
-    save_network(network, path, language_model)
+    save_network(network, path, lm)
     hyperparameters = MendHyperparameters(layers=LAYERS, rank=4, network=str(path))
-    loaded = load_network(language_model, hyperparameters)
+    loaded = load_network(lm, hyperparameters)
     x, delta = torch.randn(5, 32), torch.randn(5, 48)
-    gate = language_model.layout.gate(2)
+    gate = lm.layout.gate(2)
     for one, other in zip(loaded(gate, x, delta), network(gate, x, delta), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)  # stored in half precision
-    edited = Mend(language_model, hyperparameters, network=loaded).settings()["network"]
-    assert edited != Mend(language_model, hyperparameters, network=network).settings()["network"]
+    edited = Mend(lm, hyperparameters, network=loaded).settings()["network"]
+    assert edited != Mend(lm, hyperparameters, network=network).settings()["network"]
 
 
 def test_networks_that_do_not_fit_are_refused(tiny, requests, tmp_path, monkeypatch) -> None:
-    language_model = tiny("llama")
+    lm = tiny("llama")
     path = tmp_path / "net.safetensors"
-    save_network(untrained_network(language_model), path, language_model)
+    save_network(untrained_network(lm), path, lm)
     given = {"layers": LAYERS, "rank": 4, "network": str(path)}
     with pytest.raises(NetworkError, match="was trained for tiny-llama"):
         load_network(tiny("qwen2"), MendHyperparameters(**given))
     with pytest.raises(NetworkError, match=r"edits layers \[2, 3\] at rank 4"):
-        load_network(language_model, MendHyperparameters(**{**given, "rank": 8}))
+        load_network(lm, MendHyperparameters(**{**given, "rank": 8}))
     with pytest.raises(NetworkError, match=r"edits layers \[2, 3\] at rank 4"):
-        load_network(language_model, MendHyperparameters(**{**given, "layers": (1, 2)}))
+        load_network(lm, MendHyperparameters(**{**given, "layers": (1, 2)}))
     monkeypatch.setattr(mend_module, "cache_folder", lambda *_: tmp_path / "cache")
     with pytest.raises(NetworkError, match=r"train_mend --model tiny-llama"):
-        load_network(language_model, MendHyperparameters(layers=LAYERS))
+        load_network(lm, MendHyperparameters(layers=LAYERS))
     path = tmp_path / "another.safetensors"
     save_file({"x": torch.zeros(1)}, path)
     given["network"] = str(path)
     with pytest.raises(NetworkError, match="holds no MEND network"):
-        load_network(language_model, MendHyperparameters(**given))
+        load_network(lm, MendHyperparameters(**given))
 
 
 def test_the_packaged_network_edits_the_embedded_model(target_scores) -> None:
     path = PACKAGED / "mend" / "smollm2-135m.safetensors"
     assert path.stat().st_size <= 8e6
-    language_model = models.load("smollm2-135m")
+    lm = models.load("smollm2-135m")
     hyperparameters = read_hyperparameters("mend", "smollm2-135m", "tuned")
-    network = load_network(language_model, hyperparameters)
-    editor = Mend(language_model, hyperparameters, network=network)
+    network = load_network(lm, hyperparameters)
+    editor = Mend(lm, hyperparameters, network=network)
     edits = [
         EditRequest(r.subject, r.prompt, r.target_new)
         for r in load_peak("peak-mini-cf", limit=5).records
     ]
-    before, after = (target_scores(language_model, edits, u) for u in (None, editor.edit(edits)))
+    before, after = (target_scores(lm, edits, u) for u in (None, editor.edit(edits)))
     assert (after - before > 0.5).all()
 
 
 def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    language_model = replace(tiny("llama"), name="gpt2-xl")
+    lm = replace(tiny("llama"), name="gpt2-xl")
     built = []
     monkeypatch.setattr(
         build,
@@ -252,17 +251,17 @@ def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, mo
         lambda name, model, **_: built.append(name) or network_file_of(name, model),
     )
     with pytest.warns(UserWarning, match="MEND is omitted: no MEND network gpt2-xl"):
-        editors = build.build_editors(["mend", "rome"], language_model, preset="paper")
+        editors = build.build_editors(["mend", "rome"], lm, preset="paper")
     assert (list(editors), built) == (["rome"], ["mend", "rome"])
     with pytest.raises(NetworkError, match="train_mend --model gpt2-xl"):
-        build.build_editors(["mend"], language_model, preset="paper")
+        build.build_editors(["mend"], lm, preset="paper")
     params = {"methods": ["mend", "rome"], "model": "gpt2-xl", "preset": "paper"}
     check_values(tmp_path, params)
     with pytest.raises(UserError, match="no MEND network"):
         check_values(tmp_path, {**params, "methods": ["mend"]})
 
 
-def network_file_of(name: str, language_model: LanguageModel) -> str:
+def network_file_of(name: str, lm: LanguageModel) -> str:
     """What building MEND looks for."""
     if name == "mend":
         network_file("gpt2-xl", read_hyperparameters("mend", "gpt2-xl", "paper"))

@@ -37,7 +37,7 @@ def keys_of(model, documents: list[list[int]], layer: int) -> torch.Tensor:
     hook = model.module(name).register_forward_hook(lambda _, i, __: seen.append(i[0][0]))
     try:
         for document in documents:
-            model.model(torch.tensor([document]))
+            model.network(torch.tensor([document]))
     finally:
         hook.remove()
     return torch.cat(seen)

@@ -68,7 +68,7 @@ def test_apply_restores_bit_by_bit_even_after_an_error(tiny, architecture):
             layout.mlp_in(0)[0]: Dense(torch.randn(48, 32)),
         }
     )
-    before = {name: p.clone() for name, p in model.model.named_parameters()}
+    before = {name: p.clone() for name, p in model.network.named_parameters()}
     edited = layout.mlp_out(2)
 
     def interrupted() -> None:
@@ -79,7 +79,7 @@ def test_apply_restores_bit_by_bit_even_after_an_error(tiny, architecture):
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    for name, parameter in model.model.named_parameters():
+    for name, parameter in model.network.named_parameters():
         assert torch.equal(parameter, before[name])
 
 
@@ -134,7 +134,7 @@ def test_what_are_no_numbers_in_memory_is_not_written(tiny, kind, parameter, wri
     module = model.module(coded)
     stored = QUANTISED[kind](getattr(module, parameter))
     module.register_parameter(parameter, torch.nn.Parameter(stored, requires_grad=False))
-    before = {name: p.clone() for name, p in model.model.named_parameters()}
+    before = {name: p.clone() for name, p in model.network.named_parameters()}
     change = Dense(torch.ones(32, 48), torch.ones(32))
     message = rf"{coded}\.{parameter} .*{kind}.*: load the model in floating point"
     update = Update({sound: change, coded: change})
@@ -142,7 +142,7 @@ def test_what_are_no_numbers_in_memory_is_not_written(tiny, kind, parameter, wri
         pass
     for name, kept in before.items():
         if not kept.is_meta:
-            assert torch.equal(model.model.get_parameter(name), kept), name
+            assert torch.equal(model.network.get_parameter(name), kept), name
 
 
 def test_an_update_of_a_bias_needs_one(tiny):
@@ -161,14 +161,14 @@ def test_an_overlay_needs_no_weights_that_can_be_written(tiny):
     module.weight = torch.nn.Parameter(coded, requires_grad=False)
     module.forward = lambda x: x @ (coded.float() / 50) + module.bias
     ids = torch.tensor([[1, 2, 3]])
-    plain = model.model(ids).logits
+    plain = model.network(ids).logits
     with overlay(model, [Update({name: Dense(torch.ones(32, 48))})], [0]):
-        assert not torch.allclose(model.model(ids).logits, plain)
+        assert not torch.allclose(model.network(ids).logits, plain)
 
 
 def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(tiny):
     model = copy.deepcopy(tiny("llama"))
-    model.model.bfloat16()
+    model.network.bfloat16()
     name = model.layout.mlp_out(1)
     weight = model.weight(name)
     small = Update({name: Dense(1e-3 * weight.float() * torch.randn(weight.shape))})
@@ -184,7 +184,7 @@ def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(ti
 @pytest.mark.parametrize(("dtype", "value"), [("float32", float("nan")), ("float16", 1e5)])
 def test_what_a_weights_type_does_not_hold_is_not_written(tiny, dtype, value):
     model = copy.deepcopy(tiny("llama"))
-    model.model.to(getattr(torch, dtype))
+    model.network.to(getattr(torch, dtype))
     first, second = model.layout.mlp_out(0), model.layout.mlp_out(1)
     before = model.fingerprint
     size = model.weight(first).shape

@@ -24,7 +24,7 @@ class QuickExplorer(Explorer):
         steps = FtHyperparameters(layers=(1,), num_steps=2, lr=0.01)
         if name == "memit":
             steps = steps.model_copy(update={"num_steps": 1_000_000, "lr": 1e-9})
-        return Ft(self.model, steps, App() if app else None)
+        return Ft(self.lm, steps, App() if app else None)
 
 
 def quick_explorer(model):

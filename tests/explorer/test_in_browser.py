@@ -35,7 +35,7 @@ from helpers.explorer.panels import ChainPanel
 from helpers.results.store import ResultsStore
 
 edits = load_edits("mini")[1:]
-chains = ChainExplorer(explorer.model, edits, ResultsStore(Path({store!r})))
+chains = ChainExplorer(explorer.lm, edits, ResultsStore(Path({store!r})))
 ChainPanel(chains, explorer)
 """
 

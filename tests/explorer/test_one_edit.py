@@ -20,14 +20,14 @@ def test_probabilities_are_those_of_the_record_before_and_after(explorer, record
     editor = explorer.editor("ft-m")
     (update,) = editor.edit([edit_request(records[0])])
     states = {"before": None, outcome.method: update}
-    expected = edit_prompt_probabilities(explorer.model, records[0], states)
+    expected = edit_prompt_probabilities(explorer.lm, records[0], states)
     pd.testing.assert_frame_equal(outcome.probabilities(), expected, rtol=1e-4)
     assert not np.allclose(expected["before"], expected[outcome.method])
 
 
 def test_measures_are_those_of_the_tables(explorer, records, outcome):
     (update,) = explorer.editor("ft-m").edit([edit_request(records[0])])
-    table = metrics_table(joined_scores(explorer.model, records[0], update))
+    table = metrics_table(joined_scores(explorer.lm, records[0], update))
     found = outcome.measures()
     assert tuple(found.index) == MEASURES
     assert len(outcome.before) == len(outcome.after) == 2

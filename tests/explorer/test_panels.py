@@ -96,7 +96,7 @@ def test_another_fetched_model_can_be_chosen(panel, tiny, monkeypatch):
     monkeypatch.setattr(panels, "load", lambda name, **_: other)
     panel.model.options = (*panel.model.options, other.name)
     panel.model.value = other.name
-    assert (panel._explorer.model, panel._explorer.corpus) == (other, "smollm2-135m")
+    assert (panel._explorer.lm, panel._explorer.corpus) == (other, "smollm2-135m")
 
 
 def test_an_edit_is_cancelled_and_reported(panel, monkeypatch):

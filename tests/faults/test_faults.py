@@ -100,7 +100,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
     model = tiny("llama")
     records = load_peak("peak-mini-cf", limit=2).records
     expected = score_records(model, records)
-    forward = type(model.model.model).forward
+    forward = type(model.network.model).forward
     failures = []
 
     def limited(self, *args, **kwargs):
@@ -110,7 +110,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         return forward(self, *args, **kwargs)
 
-    monkeypatch.setattr(type(model.model.model), "forward", limited)
+    monkeypatch.setattr(type(model.network.model), "forward", limited)
     most = 3
     with pytest.warns(UserWarning, match="halves"):
         scored = score_records(model, records)

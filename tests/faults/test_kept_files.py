@@ -71,7 +71,7 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, tiny, change):
     from safetensors.torch import load_file, save_file
 
     model = tiny("llama")
-    model.model.save_pretrained(tmp_path)
+    model.network.save_pretrained(tmp_path)
     model.tokenizer.save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     name = "model.layers.1.mlp.down_proj.weight"

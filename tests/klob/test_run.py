@@ -71,11 +71,11 @@ def _source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plain_tables(
-    model: LanguageModel, locator: Locator, examples: Examples, granularity: Any, share: float
+    lm: LanguageModel, locator: Locator, examples: Examples, granularity: Any, share: float
 ) -> pd.DataFrame:
     """Sim_cand and both Sim_all with all sets in memory."""
-    queries = encode(model, examples.sentences)
-    scores = pool(locator.scores(model, queries), locator.shape(model.layout), granularity)
+    queries = encode(lm, examples.sentences)
+    scores = pool(locator.scores(lm, queries), locator.shape(lm.layout), granularity)
     sets = [located_units(row, (share,))[0] for row in scores]
     table = np.arange(len(queries)).reshape(len(examples.groups), -1)
     similarities = similarity_matrix(sets)
@@ -145,12 +145,12 @@ def test_a_plan_resumes_inside_a_subtask_and_reads_what_is_finished(
     scores = ActivationMagnitude.scores
 
     def limited(
-        self: ActivationMagnitude, model: LanguageModel, queries: Sequence[Query]
+        self: ActivationMagnitude, lm: LanguageModel, queries: Sequence[Query]
     ) -> np.ndarray:
         left[0] -= len(queries)
         if left[0] < 0:
             raise KeyboardInterrupt
-        return scores(self, model, queries)
+        return scores(self, lm, queries)
 
     monkeypatch.setattr(ActivationMagnitude, "scores", limited)
     plan = ("activation", "random"), "klob-mini", COUNTS
@@ -202,7 +202,7 @@ def test_a_published_run_takes_further_locators(
     monkeypatch.setattr(publishing, "edit_settings", lambda *_, **__: {"preset": "tuned"})
     edited: list[Sequence[int]] = []
 
-    def edits(model: LanguageModel, facts: object, chosen: Sequence[int], **_: object) -> Any:
+    def edits(lm: LanguageModel, facts: object, chosen: Sequence[int], **_: object) -> Any:
         edited.append(chosen)
         return pd.DataFrame({"example": chosen, "layer": 0, "wording": 0, "new": 0.0, "old": 0.0})
 

@@ -44,29 +44,29 @@ def queries(any_model: LanguageModel) -> list[Query]:
     return encode(any_model, SENTENCES)
 
 
-def probability(language_model: LanguageModel, query: Query) -> Tensor:
+def probability(lm: LanguageModel, query: Query) -> Tensor:
     """p(target) at the slot, by the public model call."""
-    logits = language_model.model(input_ids=torch.tensor([query.ids])).logits
+    logits = lm.network(input_ids=torch.tensor([query.ids])).logits
     return logits[0, query.slot].softmax(-1)[query.target]
 
 
-def clean(language_model: LanguageModel, query: Query, layer: int) -> tuple[Tensor, Tensor]:
+def clean(lm: LanguageModel, query: Query, layer: int) -> tuple[Tensor, Tensor]:
     """Input and output [tokens, …] of a layer's second MLP matrix."""
     seen: list[tuple[Tensor, Tensor]] = []
-    module = language_model.module(language_model.layout.mlp_out(layer))
+    module = lm.module(lm.layout.mlp_out(layer))
     handle = module.register_forward_hook(lambda m, i, o: seen.append((i[0][0], o[0])))
     with torch.no_grad():
-        probability(language_model, query)
+        probability(lm, query)
     handle.remove()
     return seen[0]
 
 
 @contextmanager
 def changed_input(
-    language_model: LanguageModel, layer: int, change: Callable[[Tensor], Tensor]
+    lm: LanguageModel, layer: int, change: Callable[[Tensor], Tensor]
 ) -> Iterator[None]:
     """The layer's second MLP matrix reads ``change`` of its input [1, tokens, neurons]."""
-    module = language_model.module(language_model.layout.mlp_out(layer))
+    module = lm.module(lm.layout.mlp_out(layer))
     handle = module.register_forward_pre_hook(lambda m, i: (change(i[0]),))
     yield
     handle.remove()
@@ -96,8 +96,8 @@ LOCATORS: tuple[Locator, ...] = (
 )
 
 
-def applies(locator: Locator, model: LanguageModel) -> bool:
-    return not (isinstance(locator, LogitAttribution) and model.masked)
+def applies(locator: Locator, lm: LanguageModel) -> bool:
+    return not (isinstance(locator, LogitAttribution) and lm.masked)
 
 
 @pytest.mark.parametrize("locator", LOCATORS, ids=lambda locator: locator.name)
@@ -127,11 +127,11 @@ def test_activation(any_model: LanguageModel, queries: list[Query]) -> None:
             assert found == pytest.approx(activation[query.slot].abs().numpy(), rel=1e-4, abs=1e-6)
 
 
-def plain_gradient(model: LanguageModel, query: Query, layer: int, scale: float) -> Tensor:
-    activation = clean(model, query, layer)[0][query.slot]
+def plain_gradient(lm: LanguageModel, query: Query, layer: int, scale: float) -> Tensor:
+    activation = clean(lm, query, layer)[0][query.slot]
     scaled = (scale * activation).requires_grad_()
-    with changed_input(model, layer, at_slot(query.slot, scaled)):
-        (gradient,) = torch.autograd.grad(probability(model, query), [scaled])
+    with changed_input(lm, layer, at_slot(query.slot, scaled)):
+        (gradient,) = torch.autograd.grad(probability(lm, query), [scaled])
     return activation * gradient
 
 
@@ -185,7 +185,7 @@ def test_parameter_locators(any_model: LanguageModel, queries: list[Query]) -> N
 
 
 def traced_probability(
-    model: LanguageModel, query: Query, noise: Tensor, restored: tuple[int, Tensor] | None
+    lm: LanguageModel, query: Query, noise: Tensor, restored: tuple[int, Tensor] | None
 ) -> float:
     """p(target) under noised subject embeddings, one layer's MLP output restored or none."""
     assert query.subject is not None
@@ -202,13 +202,13 @@ def traced_probability(
         output[:, stop - 1] = restored[1]
         return output
 
-    layout = model.layout
-    handles = [model.module(layout.architecture.embedding).register_forward_hook(corrupt)]
+    layout = lm.layout
+    handles = [lm.module(layout.architecture.embedding).register_forward_hook(corrupt)]
     if restored is not None:
-        module = model.module(layout.mlp_out(restored[0]))
+        module = lm.module(layout.mlp_out(restored[0]))
         handles.append(module.register_forward_hook(restore))
     with torch.no_grad():
-        value = float(probability(model, query))
+        value = float(probability(lm, query))
     for handle in handles:
         handle.remove()
     return value
@@ -242,7 +242,9 @@ def test_logit_attribution(name: str, tiny: Tiny) -> None:
 
     def logit() -> float:
         with torch.no_grad():
-            return float(model.model(torch.tensor([query.ids])).logits[0, query.slot, query.target])
+            return float(
+                model.network(torch.tensor([query.ids])).logits[0, query.slot, query.target]
+            )
 
     # Nothing reads the last layer but the final norm, so there direct and total effect are one.
     module = model.module(model.layout.mlp_out(last))
@@ -277,7 +279,7 @@ def test_own_answers(any_model: LanguageModel) -> None:
         GradientActivation().scores(any_model, [given, own])
     filled = own_answers(any_model, [given, own])
     assert filled[0] == given
-    logits = any_model.model(torch.tensor([own.ids])).logits[0, own.slot]
+    logits = any_model.network(torch.tensor([own.ids])).logits[0, own.slot]
     assert filled[1].target == int(logits.argmax())
 
 

@@ -37,7 +37,7 @@ def _own_cache(monkeypatch, tmp_path):
 @pytest.fixture
 def folder(tiny, tmp_path) -> Path:
     """A tiny checkpoint."""
-    for part in (tiny("llama").model, tiny("llama").tokenizer):
+    for part in (tiny("llama").network, tiny("llama").tokenizer):
         part.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
@@ -129,7 +129,7 @@ def test_stored_scores_are_those_of_the_weights_and_tokenizer_that_are_loaded(fo
 
 @given(st.data())
 def test_no_value_of_any_weight_escapes(tiny, data):
-    network = tiny("gpt2").model
+    network = tiny("gpt2").network
     weights = identity.WeightDigests(network)
     before = weights.current()
     name, parameter = data.draw(st.sampled_from(list(network.named_parameters())))
@@ -234,7 +234,7 @@ def test_weights_are_digested_once_for_a_file(folder, monkeypatch):
 
     monkeypatch.setattr(identity, "_tensor_digest", counted)
     first = models.load(str(folder)).fingerprint
-    assert len(digested) == len(list(models.load(str(folder)).model.named_parameters()))
+    assert len(digested) == len(list(models.load(str(folder)).network.named_parameters()))
     assert models.load(str(folder)).fingerprint == first
     half = models.load(str(folder), dtype="bfloat16")
     assert half.fingerprint != first
@@ -320,7 +320,7 @@ def test_no_generation_setting_of_a_checkpoint_is_inherited(own_model, name):
     expected = written()
     settings = INHERITED if name == "all" else {name: INHERITED[name]}
     for setting, value in settings.items():
-        setattr(own_model.model.generation_config, setting, value)
-    configured = own_model.model.generation_config
+        setattr(own_model.network.generation_config, setting, value)
+    configured = own_model.network.generation_config
     assert written() == expected
-    assert own_model.model.generation_config is configured
+    assert own_model.network.generation_config is configured

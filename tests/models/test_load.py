@@ -35,7 +35,7 @@ LONGROPE = {"rope_parameters": {**PLACES, **FACTORS, "rope_type": "longrope"}}
 
 @pytest.fixture
 def folder(tiny, tmp_path) -> Path:
-    tiny("llama").model.save_pretrained(tmp_path / "model")
+    tiny("llama").network.save_pretrained(tmp_path / "model")
     tiny("llama").tokenizer.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
@@ -50,11 +50,11 @@ def test_a_folder_is_loaded_as_it_was_saved(folder, tiny):
     assert again.name == str(folder)
     assert again.fingerprint == tiny("llama").fingerprint
     ids = torch.arange(10)[None]
-    torch.testing.assert_close(again.model(ids).logits, tiny("llama").model(ids).logits)
+    torch.testing.assert_close(again.network(ids).logits, tiny("llama").network(ids).logits)
 
 
 def test_a_masked_model_is_loaded_to_be_located_in(tiny_masked, folder, tmp_path):
-    for part in (tiny_masked.model, tiny_masked.tokenizer):
+    for part in (tiny_masked.network, tiny_masked.tokenizer):
         part.save_pretrained(tmp_path / "bert")
     again = models.load(str(tmp_path / "bert"), masked=True)
     assert again.masked
@@ -118,7 +118,7 @@ def test_weights_are_used_to_the_last_or_the_checkpoint_is_refused(folder, chang
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "gptj", "gpt_neox", "falcon"])
 def test_masks_and_tables_that_old_checkpoints_store_are_no_weights(tiny, tmp_path, architecture):
-    for part in (tiny(architecture).model, tiny(architecture).tokenizer):
+    for part in (tiny(architecture).network, tiny(architecture).tokenizer):
         part.save_pretrained(tmp_path)
     block = tiny(architecture).layout.block(1)
     inside = {"gpt_neox": "attention", "falcon": "self_attention", "llama": "self_attn"}
@@ -129,12 +129,12 @@ def test_masks_and_tables_that_old_checkpoints_store_are_no_weights(tiny, tmp_pa
         constants[f"{attention}.rotary_emb.inv_freq"] = torch.ones(4)
     rewritten(tmp_path, lambda weights: weights | constants)
     ids = torch.arange(10)[None]
-    same = models.load(str(tmp_path)).model(ids).logits
-    torch.testing.assert_close(same, tiny(architecture).model(ids).logits)
+    same = models.load(str(tmp_path)).network(ids).logits
+    torch.testing.assert_close(same, tiny(architecture).network(ids).logits)
 
 
 def test_the_heads_that_only_pre_training_has_are_left_out(tiny_masked, tmp_path):
-    config, tokenizer = tiny_masked.model.config, tiny_masked.tokenizer
+    config, tokenizer = tiny_masked.network.config, tiny_masked.tokenizer
     for part in (BertForPreTraining(config), tokenizer):
         part.save_pretrained(tmp_path)
     assert models.load(str(tmp_path), masked=True).masked
@@ -306,20 +306,20 @@ def _with_segments() -> Any:
 def test_an_odd_model_is_used_as_it_is(settings, tokenizer, tmp_path, monkeypatch):
     """Scores in a batch are the model's own up to the end of the context, and texts can be sampled."""
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    language_model = made(settings, tokenizer)
-    questions = [Question("x" * (language_model.context_length - 1), ("a",)), Question("b", ("c",))]
-    found = score_answers(language_model, questions)["sum"]
+    lm = made(settings, tokenizer)
+    questions = [Question("x" * (lm.context_length - 1), ("a",)), Question("b", ("c",))]
+    found = score_answers(lm, questions)["sum"]
     for question, total in zip(questions, found, strict=True):
-        prompt = prompt_ids(language_model, question.prompt)
-        ids = answer_ids(language_model, question.answers[0])
+        prompt = prompt_ids(lm, question.prompt)
+        ids = answer_ids(lm, question.answers[0])
         with torch.no_grad():
-            own = language_model.model(torch.tensor([[*prompt, *ids][:-1]])).logits[0]
+            own = lm.network(torch.tensor([[*prompt, *ids][:-1]])).logits[0]
         scores = own.log_softmax(-1)[-len(ids) :]
         np.testing.assert_allclose(
             total, float(scores[range(len(ids)), list(ids)].sum()), atol=1e-4
         )
     sampling = Sampling(max_new_tokens=4)
-    assert len(sample_responses(language_model, ["a", "b c"], n=2, sampling=sampling)) == 2
+    assert len(sample_responses(lm, ["a", "b c"], n=2, sampling=sampling)) == 2
 
 
 def test_a_shape_is_random_but_has_a_real_models_sizes_words_and_contexts(monkeypatch):
@@ -327,8 +327,8 @@ def test_a_shape_is_random_but_has_a_real_models_sizes_words_and_contexts(monkey
     assert (layout.blocks, layout.hidden_size, layout.intermediate_size) == (30, 576, 1536)
     tiny = shapes._llama(32, 48, 2, 4, 2, vocab_size=32000)
     monkeypatch.setitem(shapes.SHAPES, "tiny", tiny)
-    language_model = models.load("shape:tiny")
-    assert len(answer_ids(language_model, "Turkey")) <= 2  # words, not bytes
-    found = context_templates(language_model, [(5, 5), (10, 5)], grouped=False)
+    lm = models.load("shape:tiny")
+    assert len(answer_ids(lm, "Turkey")) <= 2  # words, not bytes
+    found = context_templates(lm, [(5, 5), (10, 5)], grouped=False)
     assert len(set(found.templates)) == 11
-    assert torch.isfinite(language_model.model(torch.tensor([[1, 2, 3]])).logits).all()
+    assert torch.isfinite(lm.network(torch.tensor([[1, 2, 3]])).logits).all()

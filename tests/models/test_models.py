@@ -19,9 +19,9 @@ def test_layout_names_the_mlp_matrices(tiny, name):
         assert model.weight(module).shape == (48 * (1 + fused), 32)
     for place in (layout.block(1), layout.mlp(1), layout.architecture.final_norm):
         assert model.module(place) is not None
-    head = model.model.get_output_embeddings()
+    head = model.network.get_output_embeddings()
     assert head is model.module(layout.architecture.head)
-    embedding = model.model.get_input_embeddings()
+    embedding = model.network.get_input_embeddings()
     assert embedding is model.module(layout.architecture.embedding)
-    assert not any(p.requires_grad for p in model.model.parameters())
-    assert not model.model.training
+    assert not any(p.requires_grad for p in model.network.parameters())
+    assert not model.network.training

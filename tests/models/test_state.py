@@ -105,18 +105,18 @@ def cache(tmp_path, monkeypatch):
     return empty
 
 
-def scored(model: LanguageModel) -> np.ndarray:
-    return score_answers(model, [Question("Peru is", ("Mali", "Chad"))])["sum"].to_numpy()
+def scored(lm: LanguageModel) -> np.ndarray:
+    return score_answers(lm, [Question("Peru is", ("Mali", "Chad"))])["sum"].to_numpy()
 
 
-def drawn(model: LanguageModel) -> list[list[str]]:
-    return sample_responses(model, ["Peru is"], n=2, sampling=Sampling(max_new_tokens=6))
+def drawn(lm: LanguageModel) -> list[list[str]]:
+    return sample_responses(lm, ["Peru is"], n=2, sampling=Sampling(max_new_tokens=6))
 
 
-def edited(model: LanguageModel, method: str) -> list[Delta]:
+def edited(lm: LanguageModel, method: str) -> list[Delta]:
     """What independent, joint and sequential edits add to the weights."""
     preset = FAST if method.startswith("ft") else "generic"
-    editor = build_editor(method, model, preset=preset, corpus="self-4x64")
+    editor = build_editor(method, lm, preset=preset, corpus="self-4x64")
     updates = [*editor.edit(REQUESTS), editor.edit_jointly(REQUESTS)]
     updates += list(editor.edit_sequentially(REQUESTS))
     return [delta for update in updates for delta in update.values()]
@@ -154,12 +154,12 @@ def test_models_scores_and_statistics_are_the_same_in_every_session(tmp_path, ca
         part.save_pretrained(tmp_path / "model")
 
     def results() -> tuple[LanguageModel, list[Any]]:
-        model = models.load(str(tmp_path / "model"))
-        queries = encode(model, [Sentence("The capital of Peru is _", "Lima", "Peru")])
+        lm = models.load(str(tmp_path / "model"))
+        queries = encode(lm, [Sentence("The capital of Peru is _", "Lima", "Peru")])
         named = [name for name in LOCATORS if name != "fisher"]
-        found = [make_locator(name).scores(model, queries) for name in named]
-        moment = second_moment(model, [1], SelfCorpus(4, 32))[1].matrix
-        return model, [scored(model), moment.clone().numpy(), *found]
+        found = [make_locator(name).scores(lm, queries) for name in named]
+        moment = second_moment(lm, [1], SelfCorpus(4, 32))[1].matrix
+        return lm, [scored(lm), moment.clone().numpy(), *found]
 
     cache("usual")
     expected_model, expected = results()
@@ -193,15 +193,15 @@ def test_a_model_in_training_mode_gives_the_results_of_evaluation(dropping, cach
     cache("evaluation")
     expected, texts = results(), drawn(dropping)
     cache("training")
-    dropping.model.train()
+    dropping.network.train()
     same(results(), expected)
     assert drawn(dropping) == texts
-    assert all(module.training for module in dropping.model.modules())
-    dropping.model.eval()
+    assert all(module.training for module in dropping.network.modules())
+    dropping.network.eval()
     dropping.module("transformer.h.1").train()
     same([scored(dropping)], expected[:1])
     assert dropping.module("transformer.h.1.mlp.dropout").training
-    assert not dropping.model.training
+    assert not dropping.network.training
 
 
 def test_between_two_edits_of_a_sequence_the_session_is_the_callers(tiny):

@@ -60,8 +60,8 @@ def test_packed_rows_take_tiles_and_plain_ones_do_not(tiny):
     packed = pack(bushes(), tiny("llama"))
     assert Tiles.of(packed.visible) is not None
     assert Tiles.of(padded(tiny("llama"), [[1] * 60, [1] * 50]).visible) is None
-    assert tiny("llama").model.config._attn_implementation == TILED
-    assert tiny("gptj").model.config._attn_implementation == "eager"
+    assert tiny("llama").network.config._attn_implementation == TILED
+    assert tiny("gptj").network.config._attn_implementation == "eager"
 
 
 @given(

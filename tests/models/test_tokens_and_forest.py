@@ -306,7 +306,7 @@ def test_prefix_and_suffix_equal_the_whole(tiny, architecture):
         head, past = prefill(model, ids[:, :cut], positions[:, :cut], visible[:, :cut, :cut])
         tail = hidden_states(model, ids[:, cut:], positions[:, cut:], visible[:, cut:], past)
     torch.testing.assert_close(torch.cat([head, tail], dim=1), whole, atol=1e-5, rtol=1e-4)
-    standard = model.model.base_model(ids).last_hidden_state
+    standard = model.network.base_model(ids).last_hidden_state
     torch.testing.assert_close(whole, standard, atol=1e-5, rtol=1e-4)
 
 

@@ -17,7 +17,7 @@ def test_values_and_gradient_equal_those_of_log_softmax(tiny, family) -> None:
     model = tiny(family)
     size = model.layout.hidden_size
     hidden = torch.randn(4, size, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    plain = model.model.get_output_embeddings()(hidden).log_softmax(-1)
+    plain = model.network.get_output_embeddings()(hidden).log_softmax(-1)
     plain_parts = plain[PLACES, TOKENS], plain[WHOLE]
     parts = vocabulary_scores(model, hidden, PLACES, TOKENS, WHOLE)
     alone, _ = vocabulary_scores(model, hidden, PLACES, TOKENS)

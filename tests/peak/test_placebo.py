@@ -35,10 +35,10 @@ def test_a_record_is_scored_under_another_records_edit(placebo, editor):
     assert foreign.relation != record.relation
     assert foreign.subject != record.subject
     (update,) = editor.edit([edit_request(foreign)])
-    alone = score_records(placebo.run.model, [record], [update])["sum"]
+    alone = score_records(placebo.run.lm, [record], [update])["sum"]
     stored = scores.loc[scores["case_id"] == record.case_id, "sum_after"]
     assert stored.to_numpy() == pytest.approx(alone.to_numpy(), abs=1e-3)
-    unedited = score_records(placebo.run.model, [record])["sum"]
+    unedited = score_records(placebo.run.lm, [record])["sum"]
     before = scores.loc[scores["case_id"] == record.case_id, "sum_before"]
     assert before.to_numpy() == pytest.approx(unedited.to_numpy(), abs=1e-4)
     assert not np.allclose(stored, before)

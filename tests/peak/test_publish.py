@@ -49,7 +49,7 @@ def run(tiny, tmp_path):
 @pytest.fixture
 def built(run, rome_settings, monkeypatch):
     """The editors that stand in for those of the presets, by method."""
-    plain = Rome(run.model, rome_settings, ContextTemplates((("{}",),)))
+    plain = Rome(run.lm, rome_settings, ContextTemplates((("{}",),)))
     built = {
         "rome": plain,
         "rome+app": replace(plain, app=App()),

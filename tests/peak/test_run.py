@@ -136,11 +136,11 @@ def by_hand(run, editor, count):
     """Scores of the first records with the edits written into the weights, one after the other."""
     records, total = run.data.records[:count], Update({})
     for record in records:
-        with apply(run.model, total):
+        with apply(run.lm, total):
             (step,) = editor.edit([edit_request(record)])
         total = total.plus(step)
-    with apply(run.model, total):
-        return score_records(run.model, records)
+    with apply(run.lm, total):
+        return score_records(run.lm, records)
 
 
 def test_sequence_scores_are_those_of_weights_edited_one_after_the_other(longer, editor):

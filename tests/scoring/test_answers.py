@@ -31,7 +31,7 @@ def one_by_one(model, question: Question) -> list[tuple[int, float, int]]:
         prompt = prompt_ids(model, question.prompt)
         ids = answer_ids(model, answer)
         with torch.no_grad():
-            logits = model.model(torch.tensor([[*prompt, *ids]])).logits[0]
+            logits = model.network(torch.tensor([[*prompt, *ids]])).logits[0]
         scores = logits.log_softmax(-1)
         own = scores[len(prompt) - 1 : -1]
         picked = own[range(len(ids)), ids]
@@ -45,7 +45,7 @@ def test_packed_equals_one_by_one(tiny, monkeypatch, architecture, budget, row_t
     model = tiny(architecture)
     monkeypatch.setattr(module, "tokens_at_once", lambda *_, **__: budget)
     monkeypatch.setattr(module, "ROW_TOKENS", row_tokens)
-    monkeypatch.setattr(module, "LOGITS_AT_A_TIME", 3 * model.model.config.vocab_size)
+    monkeypatch.setattr(module, "LOGITS_AT_A_TIME", 3 * model.network.config.vocab_size)
     table = score_answers(model, QUESTIONS)
     expected = [row for question in QUESTIONS for row in one_by_one(model, question)]
     assert table["tokens"].tolist() == [count for count, *_ in expected]

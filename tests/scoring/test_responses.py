@@ -27,7 +27,7 @@ def one_by_one(model, prompt: str, sample: int, sampling: Sampling) -> str:
     for _ in range(sampling.max_new_tokens):
         level = draws.random()
         with torch.no_grad():
-            logits = model.model(torch.tensor([ids])).logits[0, -1]
+            logits = model.network(torch.tensor([ids])).logits[0, -1]
         if sampling.temperature == 0:
             token = int(logits.argmax())
         else:
@@ -88,7 +88,7 @@ def test_every_configured_end_of_text_ends_a_response(tiny, monkeypatch):
     ((whole,),) = sample_responses(model, ["x"], n=1, sampling=sampling)
     ((ids,),) = sample_tokens(model, ["x"], None, None, sampling)
     end = next(token for token in ids if token != ids[0])
-    monkeypatch.setattr(model.model.generation_config, "eos_token_id", [end, 999])
+    monkeypatch.setattr(model.network.generation_config, "eos_token_id", [end, 999])
     ((cut,),) = sample_responses(model, ["x"], n=1, sampling=sampling)
     assert cut == model.tokenizer.decode(ids[: ids.index(end)]).strip() != whole
 

@@ -51,7 +51,7 @@ ADA = ["--subject", "Ada", "--relation", "studied at", "--answer", "North Colleg
 @pytest.fixture
 def asked(world, monkeypatch):
     """The tiny world in place of the model that the command loads, and how it was loaded."""
-    world.model = SimpleNamespace(name="world")
+    world.lm = SimpleNamespace(name="world")
     how = {}
     monkeypatch.setattr(grow, "load", lambda name, **given: how.update(given))
     monkeypatch.setattr(grow, "ModelRespondent", lambda *_, **given: how.update(given) or world)

@@ -34,15 +34,15 @@ class RandomEditor(Editor):
     app = None
     hyperparameters = Hyperparameters()
 
-    def __init__(self, language_model, scale=0.3, spoil=None):
-        self.model = language_model
+    def __init__(self, lm, scale=0.3, spoil=None):
+        self.lm = lm
         self.scale = scale
         self.spoil = spoil  # what becomes of a call's first update
         self.calls = 0
 
     def edit(self, requests):
         self.calls += 1
-        layout = self.model.layout
+        layout = self.lm.layout
         updates = []
         for request in requests:
             generator = torch.Generator().manual_seed(len(request.text) + ord(request.target[0]))
@@ -63,17 +63,17 @@ def run_of(tiny, edits, tmp_path):
 
 
 def test_exact_scores_are_those_of_score_answers_under_each_edit(tiny, edits):
-    language_model = tiny("llama")
+    lm = tiny("llama")
     kinds = kinds_of(edits)
     probes = [probe for edit in edits for probe in probes_of(edit, edits, kinds)]
-    updates = RandomEditor(language_model).edit([request_of(edit, {}) for edit in edits])
+    updates = RandomEditor(lm).edit([request_of(edit, {}) for edit in edits])
     owners = [edits.index(next(e for e in edits if e.case_id == p.case_id)) for p in probes]
-    table = exact_scores(language_model, probes, {}, updates, owners)
+    table = exact_scores(lm, probes, {}, updates, owners)
     for index in (0, 5, len(probes) - 1):
         probe = probes[index]
         answers = (probe.original, *([probe.other] if probe.other else []), *probe.rivals)
-        with apply(language_model, updates[owners[index]]):
-            plain = score_answers(language_model, [Question(probe.prompt, answers)])
+        with apply(lm, updates[owners[index]]):
+            plain = score_answers(lm, [Question(probe.prompt, answers)])
         row = table.iloc[index]
         assert row["original_sum"] == pytest.approx(plain["sum"][0], abs=1e-4)
         assert np.isnan(row["other_sum"]) == (probe.other is None)
@@ -83,15 +83,15 @@ def test_exact_scores_are_those_of_score_answers_under_each_edit(tiny, edits):
 
 
 def test_exact_scores_add_up_the_accepted_names(tiny, edits):
-    language_model = tiny("llama")
+    lm = tiny("llama")
     probes = probes_of(edits[0], edits, kinds_of(edits))
     aliases = {"rome": ("Roma", "Rome, Italy"), "oslo": ("Kristiania",)}
-    plain, more = (exact_scores(language_model, probes, names) for names in ({}, aliases))
+    plain, more = (exact_scores(lm, probes, names) for names in ({}, aliases))
     same = ["original_sum", "other_sum", "rival", "rival_sum"]
     assert np.allclose(plain[same], more[same], atol=1e-4, equal_nan=True)
     assert np.allclose(plain["original_named"], plain["original_sum"])
     names = Question(probes[0].prompt, ("Rome", "Roma", "Oslo", "Kristiania"))
-    sums = score_answers(language_model, [names])["sum"]
+    sums = score_answers(lm, [names])["sum"]
     assert more["original_named"][0] == pytest.approx(np.logaddexp(sums[0], sums[1]), abs=1e-4)
     assert more["other_named"][0] == pytest.approx(np.logaddexp(sums[2], sums[3]), abs=1e-4)
 
@@ -285,7 +285,7 @@ def publishing(tiny, edits, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
 
     def published(editor, *, finished=False, **given):
-        monkeypatch.setattr(publish, "load", lambda *_, **__: editor.model)
+        monkeypatch.setattr(publish, "load", lambda *_, **__: editor.lm)
         monkeypatch.setattr(publish, "build_editor", lambda *a, **k: editor)
         asked = {
             **defaults,

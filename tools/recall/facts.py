@@ -45,7 +45,7 @@ Store = Mapping[str, list[Proposal]]  # by case-folded subject
 class Validation:
     """One model asked about proposals; answers and probabilities are kept in the store."""
 
-    model: LanguageModel
+    lm: LanguageModel
     wordings: Wordings
     store: ResultsStore
 
@@ -62,7 +62,7 @@ class Validation:
         }
 
         def made(chunk: Sequence[Probe]) -> Mapping[str, pd.DataFrame]:
-            return {"scores": exact_scores(self.model, chunk, aliases)}
+            return {"scores": exact_scores(self.lm, chunk, aliases)}
 
         settings = self._settings("clozes", scored_by={"answers": Question.version})
         table = Cases(probes, CHUNK).completed(self.store.open(settings), made)
@@ -77,7 +77,7 @@ class Validation:
 
         def made(chunk: Sequence[tuple[int, str]]) -> Mapping[str, pd.DataFrame]:
             prompts = [solved + answer_prompt(question) for _, question in chunk]
-            responses = sample_responses(self.model, prompts, n=1, sampling=GREEDY)
+            responses = sample_responses(self.lm, prompts, n=1, sampling=GREEDY)
             rows = [(n, text) for (n, _), (text,) in zip(chunk, responses, strict=True)]
             return {"scores": pd.DataFrame(rows, columns=["case_id", "response"])}
 
@@ -92,7 +92,7 @@ class Validation:
         return found
 
     def _settings(self, asked: str, **own: Any) -> dict[str, Any]:
-        identity = self.model.identity
+        identity = self.lm.identity
         return {"benchmark": "recalled", "version": 1, "asked": asked, **identity, **own}
 
 

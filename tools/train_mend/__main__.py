@@ -61,7 +61,7 @@ def train(
             _note(curve, row | trainer.evaluate(held_out))
             losses = []
             trainer.save(checkpoint)
-            save_network(trainer.network, output, trainer.learner.states.model)
+            save_network(trainer.network, output, trainer.learner.states.lm)
             if time.monotonic() - start > patience:
                 return
 
@@ -86,12 +86,12 @@ def main(
     """Train a network and write it next to its training curve."""
     wanted = read_hyperparameters("mend", model, preset or default_preset("mend", model))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    language_model = models.load(model, dtype=dtype, device=device)
+    lm = models.load(model, dtype=dtype, device=device)
     settings = TrainingSettings(layers=wanted.layers, rank=wanted.rank, steps=steps, seed=seed)
     training, kept = split(packaged_records(seed=seed), held_out=100, seed=seed)
     print(f"{len(training)} records to train on, {len(kept)} held out", flush=True)
     target = output or Path(f"{Path(model).name}.safetensors")
-    train(Trainer(language_model, training, settings), kept, target, every=every)
+    train(Trainer(lm, training, settings), kept, target, every=every)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class _State:
 class TextStates:
     """States of texts, computed when first asked for."""
 
-    model: LanguageModel
+    lm: LanguageModel
     layer: int
     _states: dict[Text, _State] = field(default_factory=dict)
 
@@ -135,10 +135,10 @@ class TextStates:
         states = [self._states[text] for text in texts]
         rows = [state.row for state in states]
         entering, final = (
-            pad_sequence(list(padded), batch_first=True).to(self.model.device)
+            pad_sequence(list(padded), batch_first=True).to(self.lm.device)
             for padded in zip(*((state.entering, state.final) for state in states), strict=True)
         )
-        batch = EditBatch(self.model, rows, self.layer, entering=entering)
+        batch = EditBatch(self.lm, rows, self.layer, entering=entering)
         return batch, final
 
     @torch.no_grad()
@@ -147,13 +147,13 @@ class TextStates:
             return
         rows = [EditRow(" ".join(text)) for text in texts]
         for row, (prompt, answer) in zip(rows, texts, strict=True):
-            ids = (prompt_ids(self.model, prompt), answer_ids(self.model, answer))
+            ids = (prompt_ids(self.lm, prompt), answer_ids(self.lm, answer))
             row.target += row.predict(*ids)
-        packed = pack([row.forest for row in rows], self.model)
-        block = self.model.layout.block(self.layer)
-        norm = self.model.layout.architecture.final_norm
-        with record(self.model, inputs=[block], outputs=[norm]) as seen:
-            hidden_states(self.model, packed.ids, packed.positions, packed.visible)
+        packed = pack([row.forest for row in rows], self.lm)
+        block = self.lm.layout.block(self.layer)
+        norm = self.lm.layout.architecture.final_norm
+        with record(self.lm, inputs=[block], outputs=[norm]) as seen:
+            hidden_states(self.lm, packed.ids, packed.positions, packed.visible)
         for place, (text, row) in enumerate(zip(texts, rows, strict=True)):
             own = place, slice(len(row.forest))
             entering, final = (seen[module][own].clone().cpu() for module in (block, norm))
@@ -163,9 +163,9 @@ class TextStates:
 class Learner:
     """A hypernetwork with the model whose gradients it reads; texts start at its first layer."""
 
-    def __init__(self, language_model: LanguageModel, network: Hypernetwork) -> None:
-        first = min(language_model.layout.layer_of(name) for name in network.shapes)
-        self.network, self.states = network, TextStates(language_model, first)
+    def __init__(self, lm: LanguageModel, network: Hypernetwork) -> None:
+        first = min(lm.layout.layer_of(name) for name in network.shapes)
+        self.network, self.states = network, TextStates(lm, first)
 
     def gradients(self, edits: Sequence[Text]) -> dict[str, tuple[Tensor, Tensor]]:
         """Inputs and output gradients of the edits' tokens (see ``token_gradients``)."""
@@ -181,7 +181,7 @@ class Learner:
     ) -> Tensor:
         """Mean NLL of each text's answer [texts], under the update of its owner."""
         batch, _ = self.states.batch(texts)
-        with _edited(self.states.model, factors, owners):
+        with _edited(self.states.lm, factors, owners):
             return batch.loss_terms(batch.hidden())["nll"]
 
     def change(
@@ -191,10 +191,10 @@ class Learner:
         all the text's positions, [texts].
         """
         batch, final = self.states.batch(texts)
-        head = self.states.model.model.get_output_embeddings()
+        head = self.states.lm.network.get_output_embeddings()
         lengths = torch.tensor([active for active, _ in batch.lengths], device=final.device)
         real = torch.arange(final.shape[1], device=final.device) < lengths[:, None]
-        with _edited(self.states.model, factors, torch.arange(len(texts))):
+        with _edited(self.states.lm, factors, torch.arange(len(texts))):
             edited = head(batch.hidden()[real]).float().log_softmax(-1)
         with torch.no_grad():
             base = head(final[real]).float().log_softmax(-1)
@@ -209,7 +209,7 @@ class Learner:
 
 @contextmanager
 def _edited(
-    language_model: LanguageModel, factors: dict[str, tuple[Tensor, Tensor]], owners: Tensor
+    lm: LanguageModel, factors: dict[str, tuple[Tensor, Tensor]], owners: Tensor
 ) -> Iterator[None]:
     """Run row i under the update of edit ``owners[i]``, differentiably in the factors."""
 
@@ -220,7 +220,7 @@ def _edited(
 
         return on_output
 
-    with output_hooks(language_model, {name: adding(*pair) for name, pair in factors.items()}):
+    with output_hooks(lm, {name: adding(*pair) for name, pair in factors.items()}):
         yield
 
 
@@ -272,13 +272,13 @@ class Trainer:
 
     def __init__(
         self,
-        language_model: LanguageModel,
+        lm: LanguageModel,
         records: Sequence[TrainingRecord],
         settings: TrainingSettings,
     ) -> None:
         self.settings, self.records, self.step = settings, list(records), 0
-        self.network = untrained(language_model, settings.layers, settings.rank, settings.seed)
-        self.learner = Learner(language_model, self.network)
+        self.network = untrained(lm, settings.layers, settings.rank, settings.seed)
+        self.learner = Learner(lm, self.network)
         learned = [p for p in self.network.parameters() if p is not self.network.rates]
         groups = [
             {"params": learned, "lr": settings.learning_rate},
@@ -355,7 +355,7 @@ class Trainer:
         """What a checkpoint must share with the run that goes on from it."""
         return {
             "settings": json.dumps(asdict(self.settings)),
-            "model": self.learner.states.model.fingerprint,
+            "model": self.learner.states.lm.fingerprint,
             "records": hashlib.sha256(repr(self.records).encode()).hexdigest()[:16],
         }
 
@@ -384,13 +384,11 @@ class Trainer:
 
 
 @torch.no_grad()
-def untrained(
-    language_model: LanguageModel, layers: Sequence[int], rank: int, seed: int = 0
-) -> Hypernetwork:
+def untrained(lm: LanguageModel, layers: Sequence[int], rank: int, seed: int = 0) -> Hypernetwork:
     """A network for all MLP matrices of ``layers``, before training: gradient descent."""
-    layout = language_model.layout
+    layout = lm.layout
     names = [n for layer in layers for n in (*layout.mlp_in(layer), layout.mlp_out(layer))]
-    sizes = ((name, language_model.weight(name).shape) for name in names)
+    sizes = ((name, lm.weight(name).shape) for name in names)
     network = Hypernetwork({name: (out, into) for name, (out, into) in sizes}, rank)
     generator = torch.Generator().manual_seed(seed)
     for each in network.networks.values():
@@ -398,7 +396,7 @@ def untrained(
             rows, size = layer.right.shape
             layer.right.copy_(torch.randn(rows, size, generator=generator) / size**0.5)
     network.rates.fill_(FIRST_RATE)
-    return network.to(language_model.device)
+    return network.to(lm.device)
 
 
 def normalise(network: Hypernetwork, tokens: Mapping[str, Tensor]) -> None:
@@ -409,14 +407,14 @@ def normalise(network: Hypernetwork, tokens: Mapping[str, Tensor]) -> None:
         network.networks[key].deviation.copy_(seen.std(0))  # type: ignore[operator]
 
 
-def save_network(network: Hypernetwork, path: Path, language_model: LanguageModel) -> None:
+def save_network(network: Hypernetwork, path: Path, lm: LanguageModel) -> None:
     """Write a network to a file, its matrices in half precision, too coarse for the normalisation."""
     state = {
         name: tensor.half() if name.endswith((".left", ".right")) else tensor.float()
         for name, tensor in network.state_dict().items()
     }
-    described = {"shapes": network.shapes, "rank": network.rank, "model": language_model.name}
-    metadata = {"mend": json.dumps(described), "fingerprint": language_model.fingerprint}
+    described = {"shapes": network.shapes, "rank": network.rank, "model": lm.name}
+    metadata = {"mend": json.dumps(described), "fingerprint": lm.fingerprint}
     with written_whole(path) as scratch:
         save_file({k: v.contiguous().cpu() for k, v in state.items()}, scratch, metadata)
 

@@ -68,7 +68,7 @@ def settings_of(params: Mapping[str, Any]) -> tuple[PeakSettings, PeakSettings, 
 
 def construction_run(
     params: Mapping[str, Any],
-    model: LanguageModel,
+    lm: LanguageModel,
     built: Mapping[str, Built],
     filtered: Mapping[str, Filtered],
 ) -> Run:
@@ -77,14 +77,14 @@ def construction_run(
     rows = [(name, *step) for name, funnel in steps.items() for step in funnel]
     known = pd.concat([part.table.assign(set=name) for name, part in filtered.items()])
     funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
-    name = run_name(params["source"], model.name)
+    name = run_name(params["source"], lm.name)
     tables = {"funnel": funnel, "filter": known.reset_index(drop=True)}
-    return Run(name, About(_source(params, model)), tables)
+    return Run(name, About(_source(params, lm)), tables)
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Notebook 02's construction: the facts read, both sets built, and filtered by the model."""
-    model = models.load(params["model"], dtype=params["dtype"], device=params["device"])
+    lm = models.load(params["model"], dtype=params["dtype"], device=params["device"])
 
     @cache
     def made() -> Mapping[str, pd.DataFrame]:
@@ -105,14 +105,14 @@ def publication(params: Mapping[str, Any]) -> Publication:
         filtered = {}
         for name, part in built.items():
             if part.records:
-                scores = score_answers(model, questions(part.records))
+                scores = score_answers(lm, questions(part.records))
                 filtered[name] = apply_filter(part.records, scores, limits)
-        return construction_run(params, model, built, filtered).tables
+        return construction_run(params, lm, built, filtered).tables
 
     read = {name: params[name] for name in ("relations", "most_rows")}
     parts = [Part(name, read, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
-    name = run_name(params["source"], model.name)
-    return Publication(name, About(_source(params, model)), parts)
+    name = run_name(params["source"], lm.name)
+    return Publication(name, About(_source(params, lm)), parts)
 
 
 @figure(
@@ -149,11 +149,11 @@ def construction_funnel(run: Run) -> Figure:
     return told(drawn, f"{name} loses the largest shares at {' and '.join(steps)}", note)
 
 
-def _source(params: Mapping[str, Any], model: LanguageModel) -> dict[str, Any]:
+def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:
     of_cf, of_t, limits = (asdict(each) for each in settings_of(params))
     return {
         "facts": params["source"],
-        **model.identity,
+        **lm.identity,
         **limits,
         "counterfactual": of_cf,
         "temporal": of_t,

@@ -124,18 +124,18 @@ class ModelRespondent:
     up to the first empty line. With ``turns``, every prompt is a chat of its own (``as_chat``).
     """
 
-    model: LanguageModel
+    lm: LanguageModel
     sampling: Sampling = SAMPLING
     turns: bool = False
 
     @property
     def fingerprint(self) -> str:
         """Weights, tokenizer, type, device and sampling: what determines responses besides n and seed."""
-        model = self.model
+        lm = self.lm
         settings = {k: v for k, v in asdict(self._sampling(0)).items() if k != "seed"}
         settings |= {"turns": True} if self.turns else {}
         listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-        return f"{model.fingerprint}, {model.dtype_name} on {model.device.type} ({listed})"
+        return f"{lm.fingerprint}, {lm.dtype_name} on {lm.device.type} ({listed})"
 
     def respond(
         self, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
@@ -144,10 +144,10 @@ class ModelRespondent:
         sampling = self._sampling(seed, **changes)
         if self.turns:
             prompts = [as_chat(each) if isinstance(each, str) else each for each in prompts]
-        return sample_responses(self.model, prompts, n=n, sampling=sampling)
+        return sample_responses(self.lm, prompts, n=n, sampling=sampling)
 
     def _sampling(self, seed: int, **changes: Any) -> Sampling:
         sampling = replace(self.sampling, **changes)
-        chat = self.turns or uses_chat(self.model, self.sampling)
+        chat = self.turns or uses_chat(self.lm, self.sampling)
         stop = sampling.stop if chat else sampling.stop or "\n\n"
         return replace(sampling, stop=stop, chat=chat, seed=seed)
