@@ -20,9 +20,8 @@ import typer
 from numpy.typing import NDArray
 from scipy import stats
 
-from helpers.behaviour.agreement import by_state
-from helpers.behaviour.agreement import kind_of as scorer_kind
-from helpers.peak.metrics import kind_of, method_metrics
+from helpers.behaviour.agreement import by_state, kind_of_scorer
+from helpers.peak.metrics import kind_of_metric, method_metrics
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.results.statistics import (
@@ -53,11 +52,15 @@ def populations() -> Iterator[tuple[str, Kind, pd.Series]]:
     """Every metric and scorer of every published method with values that differ."""
     for run in archive("peak").runs():
         for table in method_metrics(scores_of(run)).values():
-            yield from ((metric, kind_of(metric), table[metric].dropna()) for metric in METRICS)
+            yield from (
+                (metric, kind_of_metric(metric), table[metric].dropna()) for metric in METRICS
+            )
     for run in archive("scorers").runs():
         for table in by_state(run).values():
             known = [scorer for scorer in SCORED if scorer in table]
-            yield from ((scorer, scorer_kind(scorer), table[scorer].dropna()) for scorer in known)
+            yield from (
+                (scorer, kind_of_scorer(scorer), table[scorer].dropna()) for scorer in known
+            )
 
 
 def paired_populations() -> Iterator[tuple[str, Kind, pd.Series]]:
@@ -67,7 +70,11 @@ def paired_populations() -> Iterator[tuple[str, Kind, pd.Series]]:
         for method in (name for name in tables if name.endswith("+APP")):
             plain = tables[method.removesuffix("+APP")]
             for metric in METRICS:
-                yield metric, kind_of(metric), (tables[method][metric] - plain[metric]).dropna()
+                yield (
+                    metric,
+                    kind_of_metric(metric),
+                    (tables[method][metric] - plain[metric]).dropna(),
+                )
 
 
 def as_records(units: Units) -> pd.Series:

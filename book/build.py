@@ -27,7 +27,7 @@ from sphinx.cmd.build import main as sphinx
 import helpers
 from helpers import UserError
 from helpers.paths import FIGURES, NOTEBOOKS, REPOSITORY, RUNS
-from helpers.results.figure import drawing, published
+from helpers.results.figure import drawing, published_figures
 from helpers.results.show import TIED
 from helpers.results.style import in_style
 
@@ -106,7 +106,7 @@ def _one_figure_each(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def described(caption: str) -> str:
     """What a figure shows: its title."""
     name = caption.removeprefix("figure ")
-    known = published(chapter=name[:2])
+    known = published_figures(chapter=name[:2])
     while name:  # it may end in that of its run
         with suppress(UserError):
             return (known.get(name) or drawing(name)).title
@@ -118,7 +118,7 @@ def narrow_figures(folder: Path) -> dict[str, str]:
     """Draw published figures in one column, for telephones; their names by what images are called."""
     folder.mkdir(parents=True)
     names: dict[str, str] = {}
-    for name, entry in published().items():
+    for name, entry in published_figures().items():
         drawn = entry.draw()
         if in_one_column(drawn):
             with in_style():

@@ -132,14 +132,14 @@ def _chains(
         runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
             continue
-        found = thinkedit.evaluate(runs, estimator=estimator)
+        found = thinkedit.terms_of_runs(runs, estimator=estimator)
         if estimator == "exact":
             words = f"{words}, {DEFAULT}"
         for mode in _MODES:
             if mode not in set(found["mode"]):
                 continue
             yield f"### {graphs}, edits {mode}, {words}"
-            yield escaped(thinkedit.caption_of(runs, f"{estimator}, {mode}", kind=estimator))
+            yield escaped(thinkedit.caption_of_runs(runs, f"{estimator}, {mode}", kind=estimator))
             yield (
                 "Means over edits with 95 % intervals; pooled as the paper pools, with the range without one"
                 " edit and the largest edit's share; n: edits (chains or facts). IFR: lower is better; CKP:"

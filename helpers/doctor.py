@@ -100,7 +100,7 @@ class Finding:
         return self.kind in (Kind.WRONG, Kind.LACKING)
 
 
-def report(*, with_data: bool = True) -> Iterator[Finding]:
+def findings_about_machine(*, with_data: bool = True) -> Iterator[Finding]:
     """Versions, device, memory, cache, and where the official files are."""
     yield Finding(
         f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
@@ -347,13 +347,13 @@ def _refusal(name: str) -> Exception | None:
     return refusals[0] if refusals else None
 
 
-def _official_files(params: Params) -> list[Resource]:
+def _official_files_of(params: Params) -> list[Resource]:
     named = [str(params.get(key)) for key in ("dataset", "source", "layout", "benchmark")]
     return list(dict.fromkeys(file for name in named for file in files_of(name)))
 
 
 def _official_data(params: Params) -> Iterator[Finding]:
-    if files := _official_files(params):
+    if files := _official_files_of(params):
         yield from _data(files)
 
 
@@ -406,7 +406,7 @@ def _downloads(params: Params) -> Iterator[_Download]:
     elif not Path(model).expanduser().is_dir() and not _in_the_hubs_cache(model_source(model)):
         half = weight_bytes(model, "bfloat16") or 0
         yield _Download(f"model {model}", Path(HF_HUB_CACHE), half)
-    for resource in _official_files(params):
+    for resource in _official_files_of(params):
         try:
             locate(resource, download=False)
         except NotHereError:

@@ -83,7 +83,7 @@ class PlannedRun:
             return None
 
 
-def place(
+def planned_run(
     params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path, part: str = ""
 ) -> PlannedRun:
     """A run of checked parameters; its output is ``folder/<notebook>/<params>-<hash>/``."""
@@ -106,7 +106,7 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
         check_device(params.get("device", "cpu"))
     except UserError as error:
         raise UserError(f"{params_file}: {error}") from error
-    return place(params_file, params, notebook=notebook, folder=folder)
+    return planned_run(params_file, params, notebook=notebook, folder=folder)
 
 
 def run_files(
@@ -195,7 +195,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
                 cwd=str(REPOSITORY),
                 progress_bar=False,
                 extra_arguments=["--log-level=ERROR"],  # else it warns that it listens here
-                stderr_file=_Progress(tell),
+                stderr_file=_NotebookProgress(tell),
             )
     except PapermillExecutionError as failure:  # in the kernel's words
         error = f"{failure.ename}: {failure.evalue}"
@@ -214,13 +214,13 @@ def _own_kernel() -> Iterator[dict[str, str]]:
     """
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": command, "display_name": "Python 3", "language": "python"}
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place, "kernels", "python3", "kernel.json")
+    with tempfile.TemporaryDirectory() as planned_run:
+        file = Path(planned_run, "kernels", "python3", "kernel.json")
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps(spec), "utf-8")
         others = os.environ.get("JUPYTER_PATH")
-        path = os.pathsep.join([place, others] if others else [place])
-        yield {"JUPYTER_PATH": path, "IPYTHONDIR": str(Path(place, "ipython"))}
+        path = os.pathsep.join([planned_run, others] if others else [planned_run])
+        yield {"JUPYTER_PATH": path, "IPYTHONDIR": str(Path(planned_run, "ipython"))}
 
 
 def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
@@ -246,7 +246,7 @@ def tags(cell: Mapping[str, Any]) -> set[str]:
 
 
 @dataclass
-class _Progress:
+class _NotebookProgress:
     """What cells write to stderr, of which lines of progress are told."""
 
     tell: Callable[[str], None]

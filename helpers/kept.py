@@ -36,7 +36,7 @@ def kept_whole(path: Path) -> Iterator[Path]:
     """A scratch path for a file or folder, which becomes what is kept as ``path``."""
 
     def named(scratch: Path) -> Path:
-        return path.with_name(f"{path.stem}-{_digest(scratch)}{path.suffix}")
+        return path.with_name(f"{path.stem}-{_digest_of_file(scratch)}{path.suffix}")
 
     try:
         earlier = _versions(path)
@@ -63,7 +63,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     there = kept_at(path)
     written = _DIGEST.search(there.stem)
     changed = tuple(file.stat().st_mtime_ns for file in _files(there)) if written else ()
-    if written and _digest(there, changed) != written[1]:
+    if written and _digest_of_file(there, changed) != written[1]:
         raise DamagedError(f"{there} is damaged: its bytes are not those that were written")
     try:
         return read(there)
@@ -71,7 +71,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T:
         raise DamagedError(f"{there} is damaged: {type(error).__name__}: {error}") from error
 
 
-def sound(path: Path, read: Callable[[Path], T]) -> T | None:
+def load_if_intact(path: Path, read: Callable[[Path], T]) -> T | None:
     """``read_kept``; None where there is no file, or a damaged one of ours, which is then removed."""
     there = kept_at(path)
     try:
@@ -87,9 +87,9 @@ def sound(path: Path, read: Callable[[Path], T]) -> T | None:
         return None
 
 
-def kept(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) -> T:
+def load_or_make(path: Path, read: Callable[[Path], T], make: Callable[[Path], object]) -> T:
     """What ``read`` makes of a file or folder; where it is missing or damaged, ``make`` writes it first."""
-    value = sound(path, read)
+    value = load_if_intact(path, read)
     if value is None:
         with kept_whole(path) as scratch:
             make(scratch)
@@ -104,7 +104,7 @@ def file_digest(path: Path) -> str:
 
 
 @cache
-def _digest(path: Path, changed: tuple[int, ...] = ()) -> str:
+def _digest_of_file(path: Path, changed: tuple[int, ...] = ()) -> str:
     # Computed once in a process while the files keep their times.
     if not path.is_dir():
         return file_digest(path)[:DIGITS]

@@ -31,7 +31,7 @@ from pydantic import (
 
 from helpers import UserError
 from helpers.paths import NOTEBOOKS, in_repository
-from helpers.records import in_words, read_yaml
+from helpers.records import error_in_words, read_yaml
 
 
 def _no_truth(value: Any) -> Any:
@@ -85,7 +85,7 @@ def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> di
     try:
         return model(**values).model_dump()
     except ValidationError as error:
-        raise UserError(f"{where}: {in_words(error, known=model.model_fields)}") from error
+        raise UserError(f"{where}: {error_in_words(error, known=model.model_fields)}") from error
 
 
 @cache  # a sweep asks once for each of its runs
@@ -104,7 +104,7 @@ def _model(notebook: Path) -> type[BaseModel]:
     return create_model(notebook.stem, __config__=config, **fields)
 
 
-def within(name: str, value: float, least: float, most: float | None = None) -> None:
+def check_range(name: str, value: float, least: float, most: float | None = None) -> None:
     """Refuse a number outside ``least`` to ``most``, or above no bound."""
     if not value >= least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"from {least} to {most}"

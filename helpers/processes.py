@@ -52,7 +52,7 @@ def each_alone(
                 item = waiting.popleft()
                 variables = idle.pop()
                 process: BaseProcess = context.Process(
-                    target=_begin, args=(variables, function, item)
+                    target=_start_worker, args=(variables, function, item)
                 )
                 process.start()
                 running[process.sentinel] = process, item, variables
@@ -68,7 +68,7 @@ def each_alone(
             left.join()
 
 
-def _begin(variables: Environment, function: Callable[[Item], None], item: Item) -> None:
+def _start_worker(variables: Environment, function: Callable[[Item], None], item: Item) -> None:
     # An interrupt reaches every process of a terminal; the one that handed out the work ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     starter = multiprocessing.parent_process()
@@ -98,12 +98,12 @@ class Progress:
         if "HELPERS_TELL" in os.environ and now - self.told >= _EVERY and 0 < done < self.total:
             self.told = now
             each = (now - self.began) / done
-            left = in_words(each * (self.total - done))
+            left = span_in_words(each * (self.total - done))
             line = f"{done} of {self.total} {self.unit}, {60 / each:.1f} a minute, {left} left"
             print(TOLD + line, file=sys.stderr, flush=True)
 
 
-def in_words(seconds: float) -> str:
+def span_in_words(seconds: float) -> str:
     """A span of time in its largest unit, such as ``2.5 h``."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:

@@ -102,14 +102,14 @@ def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]
         try:
             made.append(read(item))
         except ValueError as error:
-            wrong.append(f"{place}: {in_words(error)}")
+            wrong.append(f"{place}: {error_in_words(error)}")
     if wrong:
         more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise UserError(f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file")
     return made
 
 
-def in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "parameter") -> str:
+def error_in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "parameter") -> str:
     """An error in one line; pydantic's with each field, problem and value, or the ``known`` fields."""
     if not isinstance(error, ValidationError):
         return str(error)
@@ -124,7 +124,7 @@ def in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "param
     return "; ".join(faults)
 
 
-def compared(name: str) -> str:
+def comparable(name: str) -> str:
     """A name as people compare it with others: two names of any list are equal where this is equal.
 
     Without case, Unicode form, outer and repeated blanks; apostrophes, hyphens and blanks are those of a

@@ -18,7 +18,7 @@ from helpers.klob.metrics import SHARES
 from helpers.locating.locators import make_locator
 from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
-from helpers.params import one_of, within
+from helpers.params import check_range, one_of
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.metrics import AnswerFilter
 from helpers.peak.records import load_peak
@@ -47,7 +47,7 @@ _ALONE: dict[str, Callable[[Any], object]] = {
     "locators": make_locator,
     "mode": partial(one_of, "mode", known=("sequential", "independent")),
     "modes": partial(one_of, "modes", known=MODES),
-    "known_threshold": partial(within, "known_threshold", least=0, most=1),
+    "known_threshold": partial(check_range, "known_threshold", least=0, most=1),
     "share": partial(one_of, "share", known=SHARES),
     "estimators": partial(one_of, "estimators", known=ESTIMATORS),
 }
@@ -72,7 +72,11 @@ def wrong_values(params: Params) -> list[ValueError]:
     """What is wrong with values, each thing once; data that is not here yet is not judged."""
     needed = [name for name, instead in _SOME.items() if not any(map(params.get, instead))]
     empty = [ValueError(f"{name}: name at least one") for name in needed if params.get(name) == []]
-    return empty or _raised(_alone(params)) or _raised(_together(params))
+    return (
+        empty
+        or _raised(_checks_of_single_values(params))
+        or _raised(_checks_of_several_values(params))
+    )
 
 
 def makes_edits(params: Params) -> bool:
@@ -100,16 +104,16 @@ def _raised(checks: Iterable[Check]) -> list[ValueError]:
     return list(found.values())
 
 
-def _alone(params: Params) -> Iterator[Check]:
+def _checks_of_single_values(params: Params) -> Iterator[Check]:
     for name, value in params.items():
         for each in value if isinstance(value, list) else [value]:
             if each is not None and name in _ALONE:
                 yield partial(_ALONE[name], each)
             if each is not None and name in _LEAST:
-                yield partial(within, name, each, _LEAST[name])
+                yield partial(check_range, name, each, _LEAST[name])
 
 
-def _together(params: Params) -> Iterator[Check]:
+def _checks_of_several_values(params: Params) -> Iterator[Check]:
     """What looks at a value next to others, once each is right by itself."""
     if makes_edits(params):
         for method in methods_of(params):
@@ -122,17 +126,17 @@ def _together(params: Params) -> Iterator[Check]:
         yield partial(_construction, params)
     for name in ("layout", "benchmark"):
         if name in params:
-            yield partial(_edits, params[name])
+            yield partial(_edits_of_layout, params[name])
     if "case_id" in params:
         yield lambda: by_case_id(_records(params), params["case_id"])
-    yield lambda: [by_case_id(_edits("2025-06"), n) for n in params.get("cases", ())]
+    yield lambda: [by_case_id(_edits_of_layout("2025-06"), n) for n in params.get("cases", ())]
     if "edit" in params:
-        yield lambda: by_case_id(_edits(params["layout"]), params["edit"])
+        yield lambda: by_case_id(_edits_of_layout(params["layout"]), params["edit"])
     if "source" in params and "relations" in params:
         yield partial(check_source, params["source"])
     elif "source" in params:  # KLoB's
         yield lambda: read_examples("consistency", _here(params["source"]))
-    yield from (partial(_published, name, params) for name in params.get("published", ()))
+    yield from (partial(_check_published, name, params) for name in params.get("published", ()))
 
 
 def _here(name: str) -> str:  # or ``NotHereError``, where its files would have to be downloaded
@@ -147,18 +151,18 @@ def _construction(params: Params) -> None:
     settings_of(params)
 
 
-def _edits(layout: str) -> Iterable[Any]:
+def _edits_of_layout(layout: str) -> Iterable[Any]:
     return load_edits(_here(layout))
 
 
 def _records(params: Params) -> Iterable[Any]:
     if "dataset" not in params:
-        return _edits(params["layout"])
+        return _edits_of_layout(params["layout"])
     how = {n: params[n] for n in ("strict_lists", "keep", "seed") if n in params}
     return load_peak(_here(params["dataset"]), limit=params.get("records"), **how).records
 
 
-def _published(name: str, params: Params) -> None:
+def _check_published(name: str, params: Params) -> None:
     run = run_name(name, params.get("source", "peak-cf"))
     if "stored" in params:  # notebooks 05 and 06
         Archive(REPOSITORY / params["stored"]).get(run if "source" in params else name)

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from helpers import doctor
 from helpers.cli import app
-from helpers.doctor import Finding, Kind, needs_of, needs_of_file, report
+from helpers.doctor import Finding, Kind, findings_about_machine, needs_of, needs_of_file
 from helpers.fetch import official_files
 from helpers.models import weights
 from helpers.params import read_params
@@ -67,7 +67,7 @@ def exit_code(*arguments: str) -> int:
 
 
 def test_report_on_a_bare_machine():
-    lines = list(map(str, report()))
+    lines = list(map(str, findings_about_machine()))
     assert any("GiB of disk free" in line for line in lines)
     missing = [line.split()[1].rstrip(":") for line in lines if "will be downloaded (" in line]
     assert sorted(missing) == sorted(official_files())  # each once
@@ -81,7 +81,7 @@ def test_a_damaged_file_is_a_problem_of_runs_that_read_it(empty_machine, params_
     file = empty_machine / official_files()["peak-cf"].relative_path
     file.parent.mkdir()
     file.write_text("[]")
-    (problem,) = [finding for finding in report() if finding.is_problem]
+    (problem,) = [finding for finding in findings_about_machine() if finding.is_problem]
     assert str(problem).startswith("PROBLEM: data peak-cf: ")
     assert "not the published file" in problem.text
     assert exit_code() == 1
@@ -264,7 +264,7 @@ def test_a_model_that_fills_masks_has_an_estimate(tiny_masked, tmp_path):
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
     monkeypatch.setenv("HELPERS_DATA", str(empty_machine / "nowhere"))
     klob = needs_of_file(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml")
-    for findings in (list(report()), klob):
+    for findings in (list(findings_about_machine()), klob):
         (problem,) = texts(findings, Kind.WRONG, Kind.LACKING)
         assert "is not a folder: correct it or unset it" in problem
 

@@ -17,7 +17,7 @@ from helpers.models.shapes import byte_tokenizer
 from helpers.params import read_params
 from helpers.paths import PACKAGED, PARAMS
 from helpers.peak.records import PeakRecord, load_peak, save_peak
-from helpers.records import by_case_id, compared, read_all, read_json, read_text, read_yaml
+from helpers.records import by_case_id, comparable, read_all, read_json, read_text, read_yaml
 from helpers.sweeps.matrix import read_sweep
 from helpers.thinkedit.knowgic import load_edits, write_edits
 from helpers.triples.sources import read_facts
@@ -59,7 +59,7 @@ def test_what_is_not_json_is_named():
     ],
 )
 def test_names_are_compared_as_people_do(one, other, equal):
-    assert (compared(one) == compared(other)) == equal
+    assert (comparable(one) == comparable(other)) == equal
 
 
 def test_the_record_or_the_numbers_there_are():

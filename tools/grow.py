@@ -28,7 +28,7 @@ import yaml
 
 from helpers.models import load
 from helpers.paths import RUNS
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.thinkedit.graph import Triplet, as_edit
 from helpers.thinkedit.grow.language import ModelRespondent
 from helpers.thinkedit.grow.pipeline import (
@@ -83,7 +83,7 @@ class Ruled:
         self._first: dict[tuple[str, str], str] = {}
         for proposal in chain.from_iterable(store_neighbours("packaged").values()):
             reads = wordings.relations[proposal.relation].reads
-            own, other = compared(proposal.subject), compared(proposal.object)
+            own, other = comparable(proposal.subject), comparable(proposal.object)
             self._facts.add((own, reads, other))
             self._kinds[own].add(proposal.relation)
             self._pairs |= {(own, other), (other, own)}

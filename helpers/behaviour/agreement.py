@@ -143,14 +143,14 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
 def scorer_table(states: Metrics) -> pd.DataFrame:
     """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
     rows = {
-        state: {s: in_points(interval(table[s], kind_of(s))) for s in SCORERS if s in table}
+        state: {s: in_points(interval(table[s], kind_of_scorer(s))) for s in SCORERS if s in table}
         for state, table in states.items()
     }
     shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
     return with_relations(shown, [t[s] for t in states.values() for s in SCORERS if s in t])
 
 
-def kind_of(scorer: str) -> Kind:
+def kind_of_scorer(scorer: str) -> Kind:
     """How a scorer's values are distributed, which decides their interval and tests."""
     return "fraction" if scorer in _FRACTIONS else "share"
 
@@ -171,7 +171,7 @@ def app_price_table(
             without, with_app = states[state][scorer], states[f"{state}+APP"][scorer]
             first, second = without.align(with_app, join="inner")
             both = first.notna() & second.notna()
-            contrast = paired(first[both], second[both], kind_of(scorer))
+            contrast = paired(first[both], second[both], kind_of_scorer(scorer))
             contrasts.append(contrast)
             samples.append(second[both] - first[both])
             rows.append(
@@ -209,7 +209,7 @@ def agreement(states: Metrics) -> pd.DataFrame:
         used = weights[:, known]
         means = (used @ values[known] / used.sum(axis=1, keepdims=True)).round(9)
         ranks[scorer] = stats.rankdata(means, axis=1) - (len(methods) + 1) / 2
-        orders[scorer] = _orders(table.dropna(), kind_of(scorer))
+        orders[scorer] = _orders(table.dropna(), kind_of_scorer(scorer))
         counts[scorer] = int(known.sum())
     rows = []
     for one, two in combinations(ranks, 2):

@@ -34,7 +34,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import PALETTE, marked, told
+from helpers.results.style import PALETTE, marked, with_caption
 from helpers.scoring.answers import Question, resolve_owners, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -59,14 +59,14 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
         edited = next_token_scores(lm, prompts, updates, owners)
         unedited = next_token_scores(lm, prompts, [], [-1] * len(owners))
         table = pd.DataFrame(rows, columns=["case_id", "prompt_index", "asked"])
-        return {"scores": table.join(compared(unedited, edited))}
+        return {"scores": table.join(distribution_shifts(unedited, edited))}
 
     lm = run.lm
     how = {"mode": "locality", "locality": VERSION, **editor.settings()}
     return run.completed(run.open(how), made)
 
 
-def compared(before: Tensor, after: Tensor) -> pd.DataFrame:
+def distribution_shifts(before: Tensor, after: Tensor) -> pd.DataFrame:
     """``kl`` and ``top5`` of distributions given as log-probabilities [n, vocabulary]."""
     first, second = (scores.topk(5).indices for scores in (before, after))
     both = (first[:, :, None] == second[:, None]).sum((1, 2)) / 5
@@ -162,7 +162,7 @@ def dose_slopes(run: Run) -> Figure:
     if not changed.any():
         finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
     note = "change for twice the value, t intervals; title: paired tests by relation"
-    return told(drawn, finding, f"{caption_of(run)}\n{note}")
+    return with_caption(drawn, finding, f"{caption_of(run)}\n{note}")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:

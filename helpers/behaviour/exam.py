@@ -50,10 +50,10 @@ def exam() -> dict[str, list[Question]]:
 def examined(run: PeakRun, edited: Sequence[PeakRecord] = ()) -> PeakRun:
     """The run with the exam for its records' questions, where ``edited`` are in sequence."""
     asked = {"exam": VERSION, "edited": [[r.case_id, r.subject] for r in edited]}
-    return replace(run, ask=partial(part, edited), asked=asked)
+    return replace(run, ask=partial(part_of_exam, edited), asked=asked)
 
 
-def part(edited: Sequence[PeakRecord], record: PeakRecord) -> Asked:
+def part_of_exam(edited: Sequence[PeakRecord], record: PeakRecord) -> Asked:
     """A record's part of the exam, by its place in a sequence, and the key of each answer."""
     places = {each.case_id: i for i, each in enumerate(edited)}
     place = places.get(record.case_id, record.case_id)

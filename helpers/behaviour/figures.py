@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of
+from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of_scorer
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
@@ -14,7 +14,7 @@ from helpers.peak.tables import caption_of, method_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import interval
-from helpers.results.style import PALETTE, marked, told
+from helpers.results.style import PALETTE, marked, with_caption
 
 
 @figure("04_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
@@ -29,7 +29,7 @@ def scorer_panels(run: Run) -> Figure:
         known = {s: t for s, t in scorers.items() if any(s in table for table in states.values())}
         for axes, (scorer, title) in zip(line, known.items(), strict=False):
             tables = [table for table in states.values() if scorer in table]
-            found = rows_of(interval(table[scorer], kind_of(scorer)) for table in tables)
+            found = rows_of(interval(table[scorer], kind_of_scorer(scorer)) for table in tables)
             colour = PALETTE[0] if scorer in shown else PALETTE[7]
             marked(axes, rows, found, fmt="o", color=colour, clip_on=False, **ACROSS)
             axes.set_title(title, fontsize=7)
@@ -46,4 +46,6 @@ def scorer_panels(run: Run) -> Figure:
     finding = f"{listed} of the edits succeed by probability, {others}"
     but = " except KN" if "KN" in states else ""
     note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
-    return told(drawn, finding, "\n".join([caption_of(run), *method_notes(run, ["mend"]), note]))
+    return with_caption(
+        drawn, finding, "\n".join([caption_of(run), *method_notes(run, ["mend"]), note])
+    )

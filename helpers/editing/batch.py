@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
-from helpers.editing.rows import EditRow, check_length
+from helpers.editing.rows import EditRow, check_record_length
 from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows
 from helpers.models.forward import (
@@ -328,7 +328,7 @@ def _laid_out(lm: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, i
         visible[row_index][np.ix_(node_columns, node_columns)] = among_nodes
         columns[row_index, moving_nodes] = np.arange(len(moving_nodes))
     for row, last_position in zip(rows, positions.max(axis=1), strict=True):
-        check_length(lm, row.record, max(row.longest, int(last_position) + 1))
+        check_record_length(lm, row.record, max(row.longest, int(last_position) + 1))
     device = lm.device
     packed = PackedRows(
         torch.from_numpy(ids).to(device),

@@ -70,7 +70,7 @@ def build_editor(
     if issubclass(editor.hyperparameters, WrapperHyperparameters):
         return _wrapper(editor, lm, preset, suffix, wanted_app, dict(overrides or {}), options)
     values = dict(overrides or {})
-    size = _size(lm)
+    size = _preset_size(lm)
     coefficients: App | None = None
     if wanted_app:
         with_app = app_values(editor.name, lm.name, preset, size, needed=wanted_app is True)
@@ -95,7 +95,7 @@ class _Options:
     memo: Memo | None
 
 
-def _size(lm: LanguageModel) -> Size:
+def _preset_size(lm: LanguageModel) -> Size:
     return lm.layout.blocks, lm.layout.hidden_size
 
 
@@ -113,7 +113,7 @@ def _wrapper(
         key: overrides.pop(key) for key in editor.hyperparameters.model_fields if key in overrides
     }
     hyperparameters = read_hyperparameters(
-        editor.name, lm.name, preset, size=_size(lm), **wrapper_overrides
+        editor.name, lm.name, preset, size=_preset_size(lm), **wrapper_overrides
     )
     base = build_editor(
         f"{hyperparameters.base}+{suffix}",
@@ -195,14 +195,14 @@ def build_editors(
             if not built and method == list(names)[-1]:
                 raise
             warnings.warn(f"{method_label(method)} is omitted: {error}", stacklevel=2)
-    return {str(v): _changed(built[v.method], v) for v in variants if v.method in built}
+    return {str(v): _with_variant(built[v.method], v) for v in variants if v.method in built}
 
 
-def _changed(editor: Editor, variant: Variant) -> Editor:
+def _with_variant(editor: Editor, variant: Variant) -> Editor:
     if not variant.field:
         return editor
     if isinstance(editor, Wrapper):  # what it has is that of the editor it changes
-        return replace(editor, base=_changed(editor.base, variant))
+        return replace(editor, base=_with_variant(editor.base, variant))
     part = "hyperparameters" if variant.field in DOSES else "app"
     known = getattr(editor, part)
     return replace(editor, **{part: type(known)(**variant.changed(vars(known)))})  # type: ignore[type-var]

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from helpers.editing.corpus import written_by
 from helpers.editing.editor import made_in_batches
 from helpers.editing.update import Update, overlay
-from helpers.kept import kept
+from helpers.kept import load_or_make
 from helpers.models import LanguageModel
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
@@ -91,7 +91,7 @@ def context_templates(
             texts = [t for pair in bar for t in _sample(lm, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), "utf-8")
 
-    sampled = kept(path, lambda file: json.loads(file.read_text("utf-8")), make)
+    sampled = load_or_make(path, lambda file: json.loads(file.read_text("utf-8")), make)
     if grouped and sampled:
         return ContextTemplates(((BARE,), tuple(sampled)))
     return ContextTemplates(((BARE, *sampled),))

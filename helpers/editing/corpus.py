@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel
 
 from helpers import UserError
-from helpers.kept import file_digest, kept
+from helpers.kept import file_digest, load_or_make
 from helpers.models import LanguageModel
 from helpers.models.forward import evaluated
 from helpers.models.shapes import seeded
@@ -90,7 +90,7 @@ class SelfCorpus:
         for start in tqdm(starts, desc=f"corpus {self.name}", unit="batch", leave=False):
             make = partial(self._write, lm, start)
             path = root / f"{start}.json"
-            yield from kept(path, lambda file: json.loads(file.read_text()), make)
+            yield from load_or_make(path, lambda file: json.loads(file.read_text()), make)
 
     def _write(self, lm: LanguageModel, start: int, path: Path) -> None:
         tokenizer = lm.tokenizer

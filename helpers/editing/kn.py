@@ -24,7 +24,7 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor, diagnostics_of
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, RequestError, with_one_prompt
-from helpers.editing.rows import Ids, check_length
+from helpers.editing.rows import Ids, check_record_length
 from helpers.editing.update import Delta, LowRank, Update
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
@@ -109,7 +109,7 @@ class Kn(Editor):
             prompts = [prompt_ids(lm, prompt) for prompt in templates]
             attributed = answer_ids(lm, request.correct[0], before)
             new = answer_ids(lm, request.target, before)
-        check_length(lm, record, max(map(len, prompts)) + max(len(attributed), len(new)))
+        check_record_length(lm, record, max(map(len, prompts)) + max(len(attributed), len(new)))
         # As many tokens as either answer needs.
         continuations = greedy_tokens(lm, prompts, max(len(new), len(attributed) - 1))
         of_prompts = []

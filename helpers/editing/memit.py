@@ -49,7 +49,7 @@ KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one ru
 
 
 @dataclass(frozen=True)
-class PendingEdit:
+class PendingVector:
     """An edit whose vector was found."""
 
     prompts: Sequence[SubjectPrompt]  # the bare one first
@@ -153,15 +153,15 @@ class SpreadingEditor(VectorEditor):
 
     def _pending(
         self, requests: Sequence[EditRequest], vectors: Sequence[Vector]
-    ) -> list[PendingEdit]:
+    ) -> list[PendingVector]:
         return [
-            PendingEdit(prompts, (vector.initial + vector.delta).double())
+            PendingVector(prompts, (vector.initial + vector.delta).double())
             for prompts, vector in zip(self.prompts(requests), vectors, strict=True)
             if not vector.failure
         ]
 
     def _layer_problem(
-        self, layer: int, pending: Sequence[PendingEdit], updates: Sequence[Update]
+        self, layer: int, pending: Sequence[PendingVector], updates: Sequence[Update]
     ) -> LayerProblem:
         """The keys, and an equal share of what is still missing, read with the layers below edited."""
         layers = self.hyperparameters.layers

@@ -215,7 +215,7 @@ class Hypernetwork(nn.Module):
 def load_network(lm: LanguageModel, preset: MendHyperparameters) -> Hypernetwork:
     """The trained hypernetwork that preset name, or a ``NetworkError``."""
     path = network_file(lm.name, preset)
-    metadata, state = read_kept(path, _read)
+    metadata, state = read_kept(path, _read_network)
     train = "train one with python -m tools.train_mend"
     if "mend" not in metadata:
         raise NetworkError(f"{path} holds no MEND network: {train}")
@@ -251,7 +251,7 @@ def network_file(model: str, hyperparameters: MendHyperparameters) -> Path:
     )
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _read_network(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         return file.metadata() or {}, tensors

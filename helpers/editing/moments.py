@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 from helpers import UserError
 from helpers.editing.corpus import Corpus
-from helpers.kept import kept, kept_at, kept_whole, read_kept, sound
+from helpers.kept import kept_at, kept_whole, load_if_intact, load_or_make, read_kept
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
@@ -92,7 +92,9 @@ class SecondMoment:
             with safe_open(path, "pt", device=str(matrix.device)) as file:
                 return file.get_tensor("values"), file.get_tensor("vectors")
 
-        return kept(self.file.with_name(f"{self.file.stem}-directions.safetensors"), read, make)
+        return load_or_make(
+            self.file.with_name(f"{self.file.stem}-directions.safetensors"), read, make
+        )
 
     def occupied(self, threshold: float) -> Tensor:
         """Orthonormal directions [f, r], in fp64, in which it reaches an absolute ``threshold``.
@@ -132,7 +134,7 @@ def second_moment(
     fingerprint = lm.fingerprint
     name = corpus.name + "-bos" * bool(prompt_prefix(lm))
     root = cache_folder("second_moments", fingerprint, name)
-    moments = {layer: sound(_place(root, layer), _read) for layer in layers}
+    moments = {layer: load_if_intact(_file_of_layer(root, layer), _read_moment) for layer in layers}
     if missing := [layer for layer in layers if moments[layer] is None]:
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
         sums, tokens = _summed_keys(lm, missing, corpus, unfinished)
@@ -141,25 +143,25 @@ def second_moment(
         for layer in missing:
             about = {"tokens": tokens, "layer": layer, "fingerprint": fingerprint, "corpus": name}
             mean = sums[lm.layout.mlp_out(layer)].cpu() / tokens
-            with kept_whole(_place(root, layer)) as scratch:
+            with kept_whole(_file_of_layer(root, layer)) as scratch:
                 save_file({"matrix": mean}, scratch, {"about": json.dumps(about)})
-            moments[layer] = read_kept(_place(root, layer), _read)
+            moments[layer] = read_kept(_file_of_layer(root, layer), _read_moment)
         kept_at(unfinished).unlink(missing_ok=True)
     return {
-        layer: replace(moment, device=lm.device, file=kept_at(_place(root, layer)))
+        layer: replace(moment, device=lm.device, file=kept_at(_file_of_layer(root, layer)))
         for layer, moment in moments.items()
         if moment
     }
 
 
-def _place(root: Path, layer: int) -> Path:
+def _file_of_layer(root: Path, layer: int) -> Path:
     """The layer's file: packaged, or in the user's cache."""
     name = f"layer{layer}.safetensors"
     packaged = PACKAGED / "samples" / root.parent.name / root.name / name
     return packaged if packaged.exists() else root / name
 
 
-def _read(path: Path) -> SecondMoment:
+def _read_moment(path: Path) -> SecondMoment:
     with safe_open(path, "pt") as file:
         about = json.loads(file.metadata()["about"])
         if "matrix" in file.keys():  # noqa: SIM118 - safe_open is no mapping
@@ -178,7 +180,9 @@ def _summed_keys(
     """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
     module_names = [lm.layout.mlp_out(layer) for layer in layers]
     size = (lm.layout.intermediate_size, lm.layout.intermediate_size)
-    saved = sound(unfinished, load_file) or {name: torch.zeros(size) for name in module_names}
+    saved = load_if_intact(unfinished, load_file) or {
+        name: torch.zeros(size) for name in module_names
+    }
     documents_read, tokens_read = map(int, saved.pop(READ_SO_FAR, (0, 0)))
     sums = {name: matrix.to(lm.device) for name, matrix in saved.items()}
 

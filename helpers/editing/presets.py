@@ -93,7 +93,7 @@ def read_hyperparameters(
         return kind(**{**values, **row.values, **overrides})
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise EditorError(f"{_place(editor, model, preset)}: {lines}") from error
+        raise EditorError(f"{_words_for_preset(editor, model, preset)}: {lines}") from error
 
 
 def preset_values(
@@ -133,7 +133,7 @@ def app_values(
     values = preset_values(editor, model, preset, size).get("app")
     if values is None and needed:
         raise EditorError(
-            f"{_place(editor, model, preset)} has no coefficients for APP; write them under app"
+            f"{_words_for_preset(editor, model, preset)} has no coefficients for APP; write them under app"
             ", pass app=App(alpha=…, beta=…, gamma=…), or omit APP"
         )
     return dict(values or {})
@@ -215,7 +215,7 @@ def _found(editor: str, model: str) -> tuple[Path, str, dict[str, Any]]:
     return path, section, sections.get(section, {})
 
 
-def _place(editor: str, model: str, preset: Preset) -> str:
+def _words_for_preset(editor: str, model: str, preset: Preset) -> str:
     # Where a preset is, for messages.
     if _is_named(preset) and preset != GENERIC:
         path, section, _ = _found(editor, model)

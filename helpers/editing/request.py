@@ -13,7 +13,7 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.models.tokens import TokenError
-from helpers.records import compared, plain_signs
+from helpers.records import comparable, plain_signs
 
 _GIVE = {
     "the subject": "name the entity the fact is about",
@@ -94,14 +94,14 @@ class EditRequest:
     further: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        with about(self.subject, self.record):
+        with errors_about(self.subject, self.record):
             read_texts(self, texts=("subject", "prompt", "target"), lists=("correct", "false"))
             further = [
                 (text_of("the prompt", p), text_of("the target", t)) for p, t in self.further
             ]
             object.__setattr__(self, "further", tuple(further))
             self._check_prompts()
-            if compared(self.target) in map(compared, self.correct):
+            if comparable(self.target) in map(comparable, self.correct):
                 raise RequestError(
                     f"target {self.target!r} is already a correct answer; drop it there or choose"
                     " another target"
@@ -139,7 +139,7 @@ class EditRequest:
 
 
 @contextmanager
-def about(subject: object, record: str = "") -> Iterator[None]:
+def errors_about(subject: object, record: str = "") -> Iterator[None]:
     """What is refused in the block becomes an error that names the record, or the fact's subject."""
     try:
         yield

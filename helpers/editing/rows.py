@@ -31,8 +31,8 @@ from helpers.models.tokens import (
     prompt_ids,
     separator_after,
     subject_prompt,
+    subject_prompts,
 )
-from helpers.models.tokens import subject_prompts as tokenised
 
 Ids = tuple[int, ...]
 KL_PROMPT = "{} is a"
@@ -163,20 +163,20 @@ def _prompts(
     """Token ids of every wording, with the position of the subject's last token where it is edited."""
     if contexts is None:
         return [(prompt_ids(lm, request.text), None)]
-    in_contexts = subject_prompts(lm, request, contexts)
+    in_contexts = prompts_in_contexts(lm, request, contexts)
     return [(prompt.ids, prompt.subject_last) for prompt in in_contexts]
 
 
-def subject_prompts(
+def prompts_in_contexts(
     lm: LanguageModel, request: EditRequest, contexts: ContextTemplates
 ) -> list[SubjectPrompt]:
     """The request's prompt in every context, tokenised, with the subject's last token."""
     templates = [template.replace("{}", request.prompt) for template in contexts.templates]
     with request.named():
-        return tokenised(lm, templates, request.subject)
+        return subject_prompts(lm, templates, request.subject)
 
 
-def check_length(lm: LanguageModel, record: str, tokens: int) -> None:
+def check_record_length(lm: LanguageModel, record: str, tokens: int) -> None:
     """Refuse a record whose longest text exceeds the context."""
     if tokens > lm.context_length:
         raise RequestError(

@@ -225,7 +225,7 @@ def write(lm: LanguageModel, update: Update) -> None:
     with torch.no_grad():
         for name, delta in update.items():
             weight = lm.weight(name)
-            if not bool(_changed(weight, delta).isfinite().all()):
+            if not bool(_changed_weight(weight, delta).isfinite().all()):
                 raise UpdateError(
                     f"{name}: the update makes infinite or undefined numbers in {weight.dtype}, so"
                     " nothing was written: make the edit again, or load the model in float32"
@@ -240,13 +240,13 @@ def write(lm: LanguageModel, update: Update) -> None:
                         f" {weight.dtype}; write it into float32 weights, or score under an overlay",
                         stacklevel=2,
                     )
-            weight.copy_(_changed(weight, delta))
+            weight.copy_(_changed_weight(weight, delta))
             if delta.bias is not None:
                 bias = lm.module(name).get_parameter("bias")
                 bias.add_(delta.bias.to(weight))
 
 
-def _changed(weight: Tensor, delta: Delta) -> Tensor:
+def _changed_weight(weight: Tensor, delta: Delta) -> Tensor:
     exact = torch.promote_types(weight.dtype, torch.float32)
     changed = weight.to(exact) + delta.dense().to(weight.device, exact)
     return changed.to(weight.dtype)

@@ -31,7 +31,7 @@ from helpers.editing.editor import Editor, Memo, made_in_batches, memoised
 from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.rows import EditRow, edit_row, subject_prompts
+from helpers.editing.rows import EditRow, edit_row, prompts_in_contexts
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
@@ -95,7 +95,7 @@ class VectorEditor(Editor):
 
     def prompts(self, requests: Sequence[EditRequest]) -> list[list[SubjectPrompt]]:
         """Each request's prompt in every context, the bare one first."""
-        return [subject_prompts(self.lm, r, self.contexts) for r in requests]
+        return [prompts_in_contexts(self.lm, r, self.contexts) for r in requests]
 
     def optimised(self, requests: Sequence[EditRequest], module_name: str) -> list[Vector]:
         """One vector per request, added to the module's output; a ``failure`` ends that edit only."""

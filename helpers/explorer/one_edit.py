@@ -24,7 +24,7 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import edit_request, joined_scores, questions
 from helpers.results.figure import figure
 from helpers.results.store import ResultsStore
-from helpers.results.style import told
+from helpers.results.style import with_caption
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
@@ -173,13 +173,13 @@ class Explorer:
             record=record,
             method=method_label(editor.method),
             scores=joined_scores(self.lm, record, update),
-            before=_read(record, drawn[0]),
-            after=_read(record, drawn[1]),
+            before=_named_answers_of(record, drawn[0]),
+            after=_named_answers_of(record, drawn[1]),
             seconds=time.perf_counter() - started,
         )
 
 
-def _read(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
+def _named_answers_of(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
     lists = record.lists
     return tuple(
         Said(text, tuple((lists[name][i], name) for name, i in named_answers(text, record)))
@@ -203,7 +203,7 @@ class ChainsOutcome:
         rows = []
         for step, fact in enumerate(self.edit.chains[number].facts, start=1):
             row = known.loc[items[fact.key]]
-            state = case.state_of(bool(row["known_before"]), bool(row["known_after"]))
+            state = case.state_words(bool(row["known_before"]), bool(row["known_after"]))
             rows.append((step, fact.cloze, fact.object, row["before"], row["after"], state))
         columns = ["step", "statement", "object", "before", "after", "state"]
         return pd.DataFrame(rows, columns=columns)
@@ -211,7 +211,7 @@ class ChainsOutcome:
     def summary(self) -> str:
         """IFR and CKP in one line."""
         overall = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
-        kept, _ = case.preservation(self.edit, self.facts)
+        kept, _ = case.ckp_of_edit(self.edit, self.facts)
         recovery = f"{overall['IFR']:.2f}" if overall["deducible before"] else "undefined"
         return (
             f"{overall['deducible before']:.0f} of {overall['chains']:.0f} chains deducible before, "
@@ -246,4 +246,4 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     steps = [set(outcome.chain(outcome.edit.chains.index(chain))["state"]) for chain in chains]
     known, left = sum("unknown" not in s for s in steps), sum(s == {"kept"} for s in steps)
     finding = f"{left} of {known} known chains still lead to {part.original} after the edit"
-    return told(case.graph_pair(part, caption="", **states), finding, caption)
+    return with_caption(case.graph_pair(part, caption="", **states), finding, caption)

@@ -15,13 +15,13 @@ from helpers.editing.app import App
 from helpers.editing.build import build_editor, check_method
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editors import split_method
-from helpers.editing.request import EditRequest, RequestError, about, read_texts
+from helpers.editing.request import EditRequest, RequestError, errors_about, read_texts
 from helpers.editing.update import Update, write
 from helpers.models import LanguageModel
 from helpers.models.tokens import Ids, answer_ids, separator_after, subject_prompt
 from helpers.params import whole_number
 from helpers.peak.metrics import additivity, keep_answers
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.naming import mentions, starts
 from helpers.scoring.responses import Sampling, response_text, sample_responses, sample_tokens
@@ -57,10 +57,10 @@ class Fact:
     false: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        with about(self.subject):
+        with errors_about(self.subject):
             read_texts(self, texts=TEXTS, lists=LISTS)
         text = self.request.text
-        counts = Counter(map(compared, (self.target, *self.correct, *self.false)))
+        counts = Counter(map(comparable, (self.target, *self.correct, *self.false)))
         for answer, count in counts.items():
             if count > 1:
                 raise RequestError(f"{text!r}: {answer!r} is given twice in target, correct, false")
@@ -198,7 +198,7 @@ def _answered(
     scores = score_answers(lm, questions, updates, owners)
     prompts = [prompt for fact in facts for prompt in fact.prompts]
     prompt_owners = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
-    longest = max(len(ids) for fact in facts for ids in _targets(lm, fact))
+    longest = max(len(ids) for fact in facts for ids in _target_ids(lm, fact))
     count = max(GREEDY.max_new_tokens, longest + LONGEST_LETTER)
     greedy = replace(GREEDY, max_new_tokens=count, stop=None)
     continuations = iter(sample_tokens(lm, prompts, updates, prompt_owners, greedy))
@@ -209,7 +209,7 @@ def _answered(
     return answers
 
 
-def _targets(lm: LanguageModel, fact: Fact) -> list[Ids]:
+def _target_ids(lm: LanguageModel, fact: Fact) -> list[Ids]:
     return [answer_ids(lm, fact.target, separator_after(p)) for p in fact.prompts]
 
 
@@ -217,7 +217,7 @@ def fact_row(
     lm: LanguageModel, fact: Fact, before: Answers, after: Answers, update: Update
 ) -> dict[str, object]:
     """A fact's row of the table that ``edit_facts`` describes, without columns it does not ask for."""
-    targets = _targets(lm, fact)
+    targets = _target_ids(lm, fact)
     known_before = gives(lm, before.tokens[0], targets[0])
     given_after = [gives(lm, *pair) for pair in zip(after.tokens, targets, strict=True)]
     row: dict[str, object] = {
@@ -302,15 +302,15 @@ def answer_lists(fact: Fact, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
 def fact_warnings(fact: Fact, facts: Sequence[Fact], *, together: bool) -> list[str]:
     """What is odd about a fact, by itself or next to the other ``facts``, whatever the model."""
     messages = []
-    if compared(fact.target) == compared(fact.subject):
+    if comparable(fact.target) == comparable(fact.subject):
         messages.append("the target is the subject")
     for text in fact.paraphrases:
-        if compared(text.replace("{}", fact.subject)) == compared(fact.request.text):
+        if comparable(text.replace("{}", fact.subject)) == comparable(fact.request.text):
             messages.append(f"the paraphrase {text!r} is the prompt")
         elif not mentions(text.replace("{}", fact.subject), [fact.subject]):
             messages.append(f"the paraphrase {text!r} does not name the subject")
-    targets = [compared(other.target) for other in facts if _asks(other) == _asks(fact)]
-    if targets.count(compared(fact.target)) > 1:
+    targets = [comparable(other.target) for other in facts if _asks(other) == _asks(fact)]
+    if targets.count(comparable(fact.target)) > 1:
         messages.append(
             "the fact is given more than once, and its edits add up where all are written"
         )
@@ -322,7 +322,7 @@ def fact_warnings(fact: Fact, facts: Sequence[Fact], *, together: bool) -> list[
 
 
 def _asks(fact: Fact) -> str:
-    return compared(fact.request.text)
+    return comparable(fact.request.text)
 
 
 def edit_warnings(

@@ -28,13 +28,13 @@ MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in
 Subtask = Literal["consistency", "relevance", "unbiasedness"]
 
 
-def _with_slot(cloze: str) -> str:
+def _checked_cloze(cloze: str) -> str:
     without_slot(cloze)
     return cloze
 
 
 Text = Annotated[str, Field(pattern=r"\S")]
-Cloze = Annotated[str, AfterValidator(_with_slot)]
+Cloze = Annotated[str, AfterValidator(_checked_cloze)]
 Wordings = Annotated[tuple[Cloze, ...], Field(min_length=3, max_length=3)]
 
 

@@ -22,8 +22,8 @@ from helpers.results.style import (
     AT_RIGHT,
     PALETTE,
     marked,
-    plain,
-    told,
+    with_caption,
+    without_mathematics,
 )
 
 TITLES = {
@@ -59,7 +59,9 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
     axes.legend(title="wordings", labelspacing=1, **AT_RIGHT)
     common = f"{(shared == number).sum()} of {len(sets[0])} located neurons"
     finding = f"All {number} wordings share {common}; chance gives {expected[-1]}"
-    return told(drawn, finding, f"{title}\nChance: as many neurons, at random for each wording")
+    return with_caption(
+        drawn, finding, f"{title}\nChance: as many neurons, at random for each wording"
+    )
 
 
 @figure("05_criteria")
@@ -79,14 +81,16 @@ def layer_strips(
     highest = max(part.max() for part in shares.values())
     for axes, (title, (sentences, _)) in zip(column[:, 0], panels.items(), strict=True):
         image = axes.imshow(shares[title], aspect="auto", cmap="cividis", vmin=0, vmax=highest)
-        axes.set_yticks(range(len(sentences)), list(map(plain, sentences)), fontsize=7)
+        axes.set_yticks(
+            range(len(sentences)), list(map(without_mathematics, sentences)), fontsize=7
+        )
         axes.grid(visible=False)
         axes.set_title(title, loc="left", fontsize=9)
     axes.set_xlabel("layer")
     drawn.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
     last = sum(int((part.argmax(axis=1) == part.shape[1] - 1).sum()) for part in shares.values())
     finding = f"{last} of {sum(rows)} sentences have their highest share in the last layer"
-    return told(drawn, finding, f"Share of a sentence's mass by layer; {caption}")
+    return with_caption(drawn, finding, f"Share of a sentence's mass by layer; {caption}")
 
 
 @figure("05_rsim")
@@ -106,7 +110,7 @@ def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     whole = 1 - overall
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
-    return told(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
+    return with_caption(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
 
 
 @figure("05_reading", alone=True)
@@ -141,7 +145,7 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
     shared = f"share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
     of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
     note = f"95 % intervals, {table.attrs['below']}; ◇ what chance gives"
-    return told(drawn, f"Wordings of a fact {shared}", f"{of}\n{note}")
+    return with_caption(drawn, f"Wordings of a fact {shared}", f"{of}\n{note}")
 
 
 def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
@@ -185,7 +189,7 @@ def layer_curves(run: Run) -> Figure:
         f"{int(late[peaks].sum())} of {len(names)} locators point to late layers; "
         f"edits there gain {less.mean:.1f} [{less.low:.1f}, {less.high:.1f}] nats less"
     )
-    return told(drawn, finding, f"{of}\nMeans over facts, 95 % band; late: the last fifth")
+    return with_caption(drawn, finding, f"{of}\nMeans over facts, 95 % band; late: the last fifth")
 
 
 @figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
@@ -212,4 +216,4 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
     better = int(((real["low"] > 0) & (real["p_value"] < 0.05)).sum())
     finding = f"{better} of {len(real)} locators predict a fact's own gains better than others'"
     note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
-    return told(drawn, finding, f"{of}\n{note}")
+    return with_caption(drawn, finding, f"{of}\n{note}")

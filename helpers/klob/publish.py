@@ -13,7 +13,7 @@ from typing import Any
 from helpers.klob.examples import SCHEMAS, load_examples, read_examples
 from helpers.klob.layers import edit_every_layer, edit_requests, edit_settings
 from helpers.klob.metrics import SHARES
-from helpers.klob.run import TABLES, VERSION, Tables, run
+from helpers.klob.run import TABLES, VERSION, Tables, run_locators
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.models import LanguageModel
 from helpers.models.load import load
@@ -41,7 +41,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     }
     parts = evaluations(lm, params["locators"] or list(LOCATORS), counts=counts, **how)
     if params["edited_facts"] and not params["masked"]:
-        parts.append(edits(lm, params))
+        parts.append(layer_edits_part(lm, params))
     return Publication(run_name(params["model"], params["source"]), About(source), parts)
 
 
@@ -51,7 +51,7 @@ def evaluations(lm: LanguageModel, locators: list[str], **how: Any) -> list[Part
     @lru_cache(maxsize=1)  # the tables of one locator are made together
     def tables(name: str, finished: bool) -> Tables:
         store = ResultsStore(RUNS / "klob")
-        return run(lm, [name], store=store, finished=finished, **how)
+        return run_locators(lm, [name], store=store, finished=finished, **how)
 
     def part(name: str, table: str) -> Part:
         settings = {**make_locator(name, how["seed"]).settings(), "counts": how["counts"]}
@@ -67,7 +67,7 @@ def evaluations(lm: LanguageModel, locators: list[str], **how: Any) -> list[Part
     return [part(name, table) for name in locators for table in TABLES]
 
 
-def edits(lm: LanguageModel, params: Mapping[str, Any]) -> Part:
+def layer_edits_part(lm: LanguageModel, params: Mapping[str, Any]) -> Part:
     """ROME at every layer, on ``edited_facts`` of the facts that locators are evaluated on."""
     dataset, seed, count = params["source"], params["seed"], params["counts"][0] or None
     how = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}

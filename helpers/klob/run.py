@@ -41,7 +41,7 @@ MOST = 1 << 29  # scores in memory: 2 GiB
 Tables = dict[str, pd.DataFrame]
 
 
-def run(
+def run_locators(
     lm: LanguageModel,
     locators: Sequence[str],
     source: str,
@@ -75,7 +75,7 @@ def run(
         results = store.open(of_locator)
         if not (finished or results.done("sentences")):
             scores = store.open({**of_locator, "kept": "scores"})
-            made = evaluate(lm, locator, examples, kept=scores, seed=seed, **how)
+            made = evaluate_locator(lm, locator, examples, kept=scores, seed=seed, **how)
             last = made.pop("sentences")  # it marks all as done
             made = {**made, "sentences": last}
             results.add({kind: table.assign(case_id=0) for kind, table in made.items()})
@@ -88,7 +88,7 @@ def run(
     return {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
 
 
-def evaluate(
+def evaluate_locator(
     lm: LanguageModel,
     locator: Locator,
     examples: Examples,
@@ -126,7 +126,7 @@ def evaluate(
             table.insert(0, "granularity", granularity)
         views.insert(0, tables)
     found = {name: pd.concat([v[name] for v in views], ignore_index=True) for name in views[0]}
-    found["layers"] = _layers(rows, examples)  # the last view is of layers
+    found["layers"] = _mass_by_layer(rows, examples)  # the last view is of layers
     return found
 
 
@@ -199,7 +199,7 @@ def _view(
     return {"sentences": sentences, **compared_tables}
 
 
-def _layers(rows: Iterable[Scores], examples: Examples) -> pd.DataFrame:
+def _mass_by_layer(rows: Iterable[Scores], examples: Examples) -> pd.DataFrame:
     """Located mass per layer, averaged over an example's sentences."""
     again = iter(rows)
     mass = [np.mean([next(again) for _ in group], axis=0) for group in examples.groups]

@@ -111,7 +111,7 @@ def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: An
     """
     table = criteria_table(similarities, sentences, **how)
     below = table.attrs
-    table = table.assign(cell=table.apply(_interval, axis=1))
+    table = table.assign(cell=table.apply(_interval_text, axis=1))
     ours = table.pivot(index="locator", columns="criterion", values="cell")
     papers = paper_values(similarities, sentences, **how).reindex(ours.index)
     columns = {}
@@ -148,7 +148,7 @@ def wordings_text(
     for name, part in groups.items():
         table = rsim_table(part)
         by_locator = table.set_index("locator")
-        columns[name] = by_locator.apply(_interval, axis=1)
+        columns[name] = by_locator.apply(_interval_text, axis=1)
         columns[f"n, {name}"] = by_locator["n"]
         notes.append(f"{name}: {table.attrs['below']}")
     return with_note(named_rows(pd.DataFrame(columns)), *notes)
@@ -189,7 +189,7 @@ def spread_text(
     columns = {}
     for name, relative in (("RSD", False), ("RSD of relative spread", True)):
         table = rsd_table(rows, similarities, relative=relative).set_index("locator")
-        columns[name] = table.apply(_interval, axis=1)
+        columns[name] = table.apply(_interval_text, axis=1)
     return named_rows(pd.DataFrame(columns))
 
 
@@ -199,9 +199,9 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
     names = ("own", "other", "specific")
     own, other, specific = map(by.get_group, names)
     columns = {
-        "same fact": own.apply(_interval, axis=1),
+        "same fact": own.apply(_interval_text, axis=1),
         "other facts": other["mean"].map(signed),
-        "difference": specific.apply(_interval, axis=1),
+        "difference": specific.apply(_interval_text, axis=1),
         "p": own["p_value"].map("{:.3f}".format),
         "mean curves": own["average"].map(signed),
     }
@@ -273,7 +273,7 @@ def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _interval(row: pd.Series) -> str:
+def _interval_text(row: pd.Series) -> str:
     mean, low, high = (signed(row[name]) for name in ("mean", "low", "high"))
     if pd.isna(row["mean"]):
         return "n/a"

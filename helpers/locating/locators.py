@@ -105,7 +105,7 @@ class GradientActivation(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Signed products, [queries, layers x neurons]."""
-        names, targets = _matrices(lm), _targets(lm, queries)
+        names, targets = _matrices(lm), _target_tensor(lm, queries)
         batch = slot_batch(lm, queries, [query.slot for query in queries])
         with traced(lm, names) as seen:
             logits = slot_logits(lm, batch)
@@ -179,7 +179,7 @@ class LogitAttribution(Locator):
         norm, residual = deepcopy(lm.module(final)).float(), at_slot[final].float()
         size = residual.shape[1]
         signs = residual.new_tensor([1, -1]).repeat(size // 2)  # a norm only scales it
-        answers = lm.network.get_output_embeddings().weight[_targets(lm, queries)]
+        answers = lm.network.get_output_embeddings().weight[_target_tensor(lm, queries)]
         readout = answers.float() * (norm(signs) - norm(0 * signs)) * signs
         if centred := isinstance(norm, nn.LayerNorm):
             residual, readout = (x - x.mean(1, keepdim=True) for x in (residual, readout))
@@ -221,7 +221,7 @@ class _GradientLocator(Locator):
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
         sizes = self.shape(lm.layout)
-        names, targets = _matrices(lm), _targets(lm, queries)
+        names, targets = _matrices(lm), _target_tensor(lm, queries)
         batch = slot_batch(lm, queries)
         with traced(lm, names) as seen:
             logits = slot_logits(lm, batch)
@@ -306,7 +306,7 @@ def _matrices(lm: LanguageModel) -> list[str]:
     return [lm.layout.mlp_out(i) for i in range(lm.layout.blocks)]
 
 
-def _targets(lm: LanguageModel, queries: Sequence[Query]) -> Tensor:
+def _target_tensor(lm: LanguageModel, queries: Sequence[Query]) -> Tensor:
     targets = [query.required_target for query in queries]
     return torch.tensor(targets, device=lm.device)
 

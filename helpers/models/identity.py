@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from helpers import UserError
-from helpers.kept import kept
+from helpers.kept import load_or_make
 from helpers.paths import cache_folder, digest_of
 
 # Of a configuration: what names the software that wrote it, or the type that weights are loaded in.
@@ -134,7 +134,9 @@ class CheckpointDigests:
 
         with suppress(OSError, UserError):
             path = cache_folder("digests") / f"{self._files_digest}.json"
-            weights.believe(kept(path, lambda file: json.loads(file.read_text("utf-8")), make))
+            weights.believe(
+                load_or_make(path, lambda file: json.loads(file.read_text("utf-8")), make)
+            )
 
     def _listed(self) -> str:
         """A digest of the path, size and times of each of the checkpoint's files.

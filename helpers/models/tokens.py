@@ -43,7 +43,7 @@ class TokenError(UserError):
     """A text that cannot be turned into the token ids asked for."""
 
 
-def several(texts: Iterable[_Text]) -> tuple[_Text, ...]:
+def tuple_of_texts(texts: Iterable[_Text]) -> tuple[_Text, ...]:
     """Texts as a tuple; a single text would be taken for its letters."""
     if isinstance(texts, str):
         raise TypeError(f"expected several texts, not {texts!r}; write ({texts!r},)")

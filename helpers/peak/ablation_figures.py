@@ -40,7 +40,7 @@ from helpers.results.style import (
     PALETTE,
     marked,
     method_line,
-    told,
+    with_caption,
 )
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
@@ -81,7 +81,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     lost = [f"{m[:3]} {m.partition(': ')[2].removesuffix(' - APP')}" for m in held]
     finding = f"{label}+APP: higher {' and '.join(lost) or 'AFF or ANF'} ({len(held)} of {tests} tests hold)"
     caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
-    return _told(drawn, finding, caption, shown.values())
+    return _with_counts(drawn, finding, caption, shown.values())
 
 
 @_ablation(
@@ -103,7 +103,7 @@ def neighbours_lines(run: Run) -> Figure:
     tables = [table for chosen in groups.values() for table in chosen.values()]
     finding = f"APP protects more with more neighbours in {len(held)} of {tests} tests"
     caption = f"{stored.described(*stored.scores.values())}\nTests: paired, {_HOLM}"
-    return _told(drawn, finding, caption, tables)
+    return _with_counts(drawn, finding, caption, tables)
 
 
 @_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
@@ -132,7 +132,7 @@ def fairer_differences(run: Run) -> Figure:
     finding = f"{cost}; as a sum, they leave more noise than APP for {len(noisy)} of {tests}"
     notes = method_notes(run, ["mend"])
     caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
-    return _told(drawn, finding, caption, shown.values())
+    return _with_counts(drawn, finding, caption, shown.values())
 
 
 @_ablation(
@@ -158,7 +158,7 @@ def sequence_lines(run: Run) -> Figure:
     finding = f"After {most} edits in one sequence {words} ({len(held)} of {tests} editors)"
     tests_of = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
     caption = f"{stored.described(*metrics.values())}\n{tests_of}"
-    return _told(drawn, finding, caption, metrics.values())
+    return _with_counts(drawn, finding, caption, metrics.values())
 
 
 def _curves(
@@ -218,8 +218,10 @@ def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.Dat
     return finished(variant_metrics(scores), variants)
 
 
-def _told(drawn: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]) -> Figure:
+def _with_counts(
+    drawn: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]
+) -> Figure:
     """The figure with its finding, and how many records are behind its means: those with AFF."""
     counts = sorted({int(table["AFF_hard"].notna().sum()) for table in tables})
     means = f"n = {', '.join(map(str, counts))} records, 95 % intervals"
-    return told(drawn, finding, f"{caption}; {means}")
+    return with_caption(drawn, finding, f"{caption}; {means}")

@@ -41,8 +41,8 @@ from helpers.results.style import (
     MARKERS,
     PALETTE,
     marked,
-    plain,
-    told,
+    with_caption,
+    without_mathematics,
 )
 from helpers.results.text import corrected_verdicts
 
@@ -99,7 +99,7 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
         label = {"target": "appended", **LISTS}[kind]
         middle = (top + bottom) / 2
         axes.text(1.01, middle, label, transform=axes.get_yaxis_transform(), va="center")
-    axes.set_yticks(rows, [plain(answer) for answer in answers["answer"]])
+    axes.set_yticks(rows, [without_mathematics(answer) for answer in answers["answer"]])
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(answers) - 0.3)
     axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
@@ -107,7 +107,7 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     known = answers[answers["list"] == "correct"]
     lost = {s: (known[s] < known[states[0]] / 10).sum() for s in states[1:]}
     counted = ", ".join(f"{n} of {len(known)} ({state})" for state, n in lost.items())
-    return told(drawn, f"Correct answers that lose nine tenths or more: {counted}", title)
+    return with_caption(drawn, f"Correct answers that lose nine tenths or more: {counted}", title)
 
 
 @figure("03_lists", of="peak")
@@ -126,7 +126,7 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     tested = "title: paired tests, p < 0.05, not corrected"
     notes = "; ".join([tested, *method_notes(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
-    return told(drawn, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
+    return with_caption(drawn, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
 
 
 @_together("03_paper")
@@ -173,7 +173,9 @@ def paper_against_ours(
     words += ", where there are eight relations or more"
     words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
     words += _ending(runs, answer_filter)
-    return told(drawn, finding, f"Means in percent, 95 % intervals, {_counted(ours)}. {words}")
+    return with_caption(
+        drawn, finding, f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {words}"
+    )
 
 
 def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours: Runs) -> None:
@@ -222,7 +224,9 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
     finding = f"All tests hold for {(held == 1).sum()} of the paper's {len(held)} findings; {parts}"
     words = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
     shown = {key: metrics for key, metrics in ours.items() if ", ".join(key) in tested_runs}
-    return told(drawn, finding, f"{words}; {_counted(shown)}{_ending(runs, answer_filter)}")
+    return with_caption(
+        drawn, finding, f"{words}; {_counts_of_records(shown)}{_ending(runs, answer_filter)}"
+    )
 
 
 def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
@@ -241,7 +245,7 @@ def _of_another_model(run: Run) -> bool:
     return run.about.source["model"] not in MAIN_RUN
 
 
-def _counted(ours: Runs) -> str:
+def _counts_of_records(ours: Runs) -> str:
     measured = pd.concat(t[[*_PAPER_ROWS]].count() for each in ours.values() for t in each.values())
     return f"n = {measured.min()} to {measured.max()} measurable records"
 
@@ -266,7 +270,9 @@ def pictures() -> Figure:
     title = f"ANF = {found['ANF']:.2f}: a false answer\nrises above a correct one"
     _moved(noise, title, FALSE, *weakest)
     finding = "An edit can succeed while correct answers fall and false ones rise"
-    return told(drawn, finding, "Made-up probabilities, log scale: ○ before the edit, ● after")
+    return with_caption(
+        drawn, finding, "Made-up probabilities, log scale: ○ before the edit, ● after"
+    )
 
 
 def _moved(axes: Axes, title: str, answers: Answers, level: float, words: str) -> None:

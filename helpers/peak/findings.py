@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pandas as pd
 
 from helpers.editing.editors import Variant, distinct, fairer, method_label, objectives
-from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of, method_metrics
+from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of_metric, method_metrics
 from helpers.peak.tables import DATASETS, Metrics, metric_contrast, scores_of
 from helpers.results.archive import Run
 from helpers.results.statistics import above, unpaired_means
@@ -48,18 +48,18 @@ def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[E
     That larger models suffer more (Appendix B.4) is not tested: our models differ in family, tuning and
     dtype as well.
     """
-    evidence = [*_within(counterfactual), *_app(counterfactual)]
+    evidence = [*_evidence_of_editors(counterfactual), *_evidence_of_app(counterfactual)]
     if temporal is not None:
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
         sets = _common(temporal, counterfactual)
-        for metric in (*FACTORS, *EDITS) if _plain(sets[0]) else ():
+        for metric in (*FACTORS, *EDITS) if _plain_editors(sets[0]) else ():
             measure = f"{metric} PEAK-CF - PEAK-T, plain editors".replace("_", " ")
-            t, cf = (_mean(metrics, metric) for metrics in sets)
+            t, cf = (_mean_over_editors(metrics, metric) for metrics in sets)
             evidence.append(Evidence(finding, measure, unpaired_means(t, cf), (cf, t)))
     return evidence
 
 
-def paired(
+def paired_evidence(
     finding: str, measure: str, metric: str, first: pd.Series, second: pd.Series
 ) -> Evidence:
     """Second minus first of one metric, as ``metric_contrast`` tests it."""
@@ -139,26 +139,32 @@ def verdict_counts(runs: Runs) -> pd.DataFrame:
     return counts.unstack(fill_value=0).reindex(columns=list(VERDICTS), fill_value=0)
 
 
-def _within(metrics: Metrics) -> Iterator[Evidence]:
-    for name in ("AFF", "ANF") if _plain(metrics) else ():
-        hard, random = (_mean(metrics, f"{name}_{kind}") for kind in ("hard", "random"))
+def _evidence_of_editors(metrics: Metrics) -> Iterator[Evidence]:
+    for name in ("AFF", "ANF") if _plain_editors(metrics) else ():
+        hard, random = (
+            _mean_over_editors(metrics, f"{name}_{kind}") for kind in ("hard", "random")
+        )
         measure = f"{name} hard - {name} random, plain editors"
-        yield paired("hard answers suffer more than random ones", measure, name, random, hard)
+        yield paired_evidence(
+            "hard answers suffer more than random ones", measure, name, random, hard
+        )
     finding = "edits succeed, their lists do not survive"
     for method in ("ROME", "MEMIT"):
         for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
             values = metrics[method][metric]
             measure = f"{metric} - {100 * level:.0f}, {method}".replace("_", " ")
-            yield Evidence(finding, measure, above(values, level, kind_of(metric)), (values,))
+            yield Evidence(
+                finding, measure, above(values, level, kind_of_metric(metric)), (values,)
+            )
     weaker = {"MEND": "MEND perturbs little, at the price of locality", "KN": "KN edits weakly"}
     for method, finding in weaker.items():
         for metric in ("AFF_hard", "LS") if method == "MEND" else ("ES",):
             if {method, "ROME"} <= set(metrics):
                 both = metrics[method][metric], metrics["ROME"][metric]
-                yield paired(finding, f"{metric} ROME - {method}", metric, *both)
+                yield paired_evidence(finding, f"{metric} ROME - {method}", metric, *both)
 
 
-def _app(metrics: Metrics) -> Iterator[Evidence]:
+def _evidence_of_app(metrics: Metrics) -> Iterator[Evidence]:
     parts = {"APP reduces perturbation": FACTORS, "APP also improves locality": ("LS",)}
     for method in WITH_APP:
         careful = f"{method}+APP"
@@ -166,7 +172,7 @@ def _app(metrics: Metrics) -> Iterator[Evidence]:
             lower, higher = (method, careful) if "LS" in names else (careful, method)
             for metric in names if {method, careful} <= set(metrics) else ():
                 both = metrics[lower][metric], metrics[higher][metric]
-                yield paired(finding, f"{metric} {higher} - {lower}", metric, *both)
+                yield paired_evidence(finding, f"{metric} {higher} - {lower}", metric, *both)
 
 
 def _differences(
@@ -181,7 +187,7 @@ def _differences(
     change = f"{method_label(lower.editor)}: {short_name(higher)} - {short_name(lower)}"
     for column in columns:
         first, second = metrics[lower][column], metrics[higher][column]
-        yield paired(finding, f"{column}, {change}", column, first, second)
+        yield paired_evidence(finding, f"{column}, {change}", column, first, second)
 
 
 def short_name(variant: Variant) -> str:
@@ -195,12 +201,12 @@ def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
     return {m: first[m] for m in shared}, {m: second[m] for m in shared}
 
 
-def _mean(metrics: Metrics, metric: str) -> pd.Series:
-    columns = [metrics[method][metric] for method in _plain(metrics)]
+def _mean_over_editors(metrics: Metrics, metric: str) -> pd.Series:
+    columns = [metrics[method][metric] for method in _plain_editors(metrics)]
     return pd.concat(columns, axis=1).mean(axis=1)
 
 
-def _plain(metrics: Metrics) -> list[str]:
+def _plain_editors(metrics: Metrics) -> list[str]:
     """The paper's editors among the methods at hand, FT in one of its forms."""
     tuned = [method for method in FINE_TUNING if method in metrics][:1]
     return tuned + [m for m in EDITORS if m in metrics and m not in FINE_TUNING]

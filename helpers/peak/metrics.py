@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from helpers.params import one_of, within
+from helpers.params import check_range, one_of
 from helpers.results.statistics import Estimate, Kind, interval
 
 Scores = NDArray[np.float64]
@@ -63,8 +63,8 @@ class AnswerFilter:
 
     def __post_init__(self) -> None:
         one_of("rule", self.rule, ("rank", "threshold"))
-        within("hard_share", self.hard_share, 0, 1)
-        within("threshold", self.threshold, 0, 1)
+        check_range("hard_share", self.hard_share, 0, 1)
+        check_range("threshold", self.threshold, 0, 1)
 
     def __str__(self) -> str:
         if self.rule == "threshold":
@@ -185,7 +185,7 @@ def record_metrics(
     for setting in SETTINGS:
         found = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
         for factor in FACTORS:
-            metrics[f"{factor}_{setting}"] = _mean(each[factor] for each in found)
+            metrics[f"{factor}_{setting}"] = _mean_or_nan(each[factor] for each in found)
     return metrics
 
 
@@ -195,7 +195,7 @@ def record_probabilities(
     """Mean probability of each list's kept answers, over answers, then over prompts (Figure 2)."""
     prompts = list(filter(None, _kept_prompts(record, answer_filter)))
     return {
-        f"{name}_{moment}": _mean(np.exp(prompt[name][place]).mean() for prompt in prompts)
+        f"{name}_{moment}": _mean_or_nan(np.exp(prompt[name][place]).mean() for prompt in prompts)
         for place, moment in enumerate(MOMENTS)
         for name in NAMES
     }
@@ -255,7 +255,7 @@ def probabilities_table(
     return _by_record(measure, table, PROBABILITIES)
 
 
-def kind_of(metric: str) -> Kind:
+def kind_of_metric(metric: str) -> Kind:
     """How a metric's values are distributed, which decides its interval and its tests."""
     if metric in SHARES:
         return "share"
@@ -264,7 +264,7 @@ def kind_of(metric: str) -> Kind:
 
 def metric_interval(metric: str, values: ArrayLike) -> Estimate:
     """Mean over records of one metric with the 95 % interval of its kind."""
-    return interval(values, kind_of(metric))
+    return interval(values, kind_of_metric(metric))
 
 
 def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
@@ -293,12 +293,12 @@ def _kept_prompts(
 
 def _success(prompts: Sequence[Lists | None]) -> float:
     """Share of prompts at which the appended answer is above the least probable correct one."""
-    return _mean(p["target"][1, 0] > p["correct"][1].min() for p in prompts if p)
+    return _mean_or_nan(p["target"][1, 0] > p["correct"][1].min() for p in prompts if p)
 
 
 def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
     before, after = scores[answer] > scores["target"]
-    return _mean(after[before] if held_before else after)
+    return _mean_or_nan(after[before] if held_before else after)
 
 
 def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -311,7 +311,7 @@ def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) ->
     return found.set_index(relations.reindex(found.index), append=True)
 
 
-def _mean(values: Iterable[float]) -> float:
+def _mean_or_nan(values: Iterable[float]) -> float:
     numbers = np.fromiter(values, dtype=np.float64)
     return float(numbers.mean()) if len(numbers) else float("nan")
 

@@ -21,7 +21,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.peak.metrics import COLUMNS, metric_interval
-from helpers.peak.publish import editors_of, part, peak_run, published
+from helpers.peak.publish import editors_of, part_of_records, peak_run, publication_of
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request, joined
 from helpers.peak.tables import Metrics, metric_contrast
@@ -89,13 +89,13 @@ def publication(params: Mapping[str, Any]) -> Publication:
     run = peak_run(params)
     placebo = PeakPlacebo(run, params["seed"])
     parts = list(_parts(placebo, editors_of(run, params["placebo"], params)))
-    return published(run, params, parts, params["placebo"], {"placebo_seed": params["seed"]})
+    return publication_of(run, params, parts, params["placebo"], {"placebo_seed": params["seed"]})
 
 
 def _parts(placebo: PeakPlacebo, editors: Mapping[str, Editor]) -> Iterator[Part]:
     give: Callable[..., pd.DataFrame] = placebo.scores
     for method, editor in editors.items():
-        yield part(method_label(method), placebo.run, give, editor)
+        yield part_of_records(method_label(method), placebo.run, give, editor)
 
 
 def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from helpers.editing.build import build_editors
 from helpers.editing.editor import Editor
 from helpers.editing.editors import Variant, method_label
 from helpers.editing.presets import preset_words
-from helpers.params import within
+from helpers.params import check_range
 from helpers.paths import REPOSITORY, run_name
 from helpers.peak.ablations import studies
 from helpers.peak.records import load_peak
@@ -46,7 +46,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     run = peak_run(params)
     editors = editors_of(run, params["methods"], params)
     parts = [scored_part(method_label(method), run, editor) for method, editor in editors.items()]
-    return published(run, params, parts, params["methods"])
+    return publication_of(run, params, parts, params["methods"])
 
 
 def study_publication(params: Mapping[str, Any], more: More) -> Publication:
@@ -57,7 +57,7 @@ def study_publication(params: Mapping[str, Any], more: More) -> Publication:
     first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
     parts = [*_variants(first, params, more), *sequence_parts(run, params)]
     named = (*params["editors"], *params["fairer"], *params["others"])
-    return published(run, params, parts, [f"{editor}+app" for editor in named])
+    return publication_of(run, params, parts, [f"{editor}+app" for editor in named])
 
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
@@ -76,7 +76,7 @@ def small(table: pd.DataFrame) -> pd.DataFrame:
     return table[list(types)].astype(types)
 
 
-def published(
+def publication_of(
     run: PeakRun,
     params: Mapping[str, Any],
     parts: Sequence[Part],
@@ -105,10 +105,10 @@ def published(
 
 def scored_part(name: str, run: PeakRun, editor: Editor) -> Part:
     """Scores before and after each record's own edit."""
-    return part(name, run, run.scores, editor)
+    return part_of_records(name, run, run.scores, editor)
 
 
-def part(
+def part_of_records(
     name: str, run: PeakRun, give: Callable[..., pd.DataFrame], editor: Editor | None = None
 ) -> Part:
     """A table of a run's records, as ``give`` makes it for an editor."""
@@ -137,7 +137,7 @@ def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     """Scores after the ``checkpoints`` of ``sequences``."""
     checkpoints = sorted(params["checkpoints"])
     for count in checkpoints if params["sequences"] else ():
-        within("checkpoints", count, 1, len(run.data.records))
+        check_range("checkpoints", count, 1, len(run.data.records))
     for method, editor in editors_of(run, params["sequences"], params).items():
         for place, edits in enumerate(checkpoints, 1):
             reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])

@@ -18,9 +18,9 @@ from pydantic import AfterValidator, AliasPath, Field, Strict, TypeAdapter
 from helpers import UserError
 from helpers.fetch import NotHereError, locate, official_files
 from helpers.kept import file_digest
-from helpers.params import within
+from helpers.params import check_range
 from helpers.paths import PACKAGED
-from helpers.records import compared, read_all, read_json, read_text
+from helpers.records import comparable, read_all, read_json, read_text
 from helpers.samples.design import stratified
 from helpers.scoring.naming import mentions
 
@@ -95,11 +95,11 @@ class PeakRecord:
 
         Names are ``compared``: "nile" is "Nile". A name twice in one list stays; no list may be left empty.
         """
-        appended = {compared(self.target_new)}
-        true = appended.union(map(compared, self.correct))
+        appended = {comparable(self.target_new)}
+        true = appended.union(map(comparable, self.correct))
 
         def others(key: str, answers: Iterable[str], taken: set[str]) -> tuple[str, ...]:
-            if left := tuple(answer for answer in answers if compared(answer) not in taken):
+            if left := tuple(answer for answer in answers if comparable(answer) not in taken):
                 return left
             raise ValueError(
                 f"{key} holds nothing beyond contradictions (strict_lists=False keeps them)"
@@ -180,7 +180,7 @@ def load_peak(
         return record.with_strict_lists() if strict_lists else record
 
     if limit is not None:
-        within("records", limit, 1)
+        check_range("records", limit, 1)
     whole, chosen = _sliced(str(name_or_path))
     name, path = _find(whole)
     items = read_json(read_text(path), str(path))
@@ -242,21 +242,21 @@ def contradictions(record: PeakRecord) -> dict[str, list[str]]:
     A name in two lists, or twice in one, is reported by its first place: ``appended answer among hard
     false``, ``correct answer repeated``. Names are ``compared``, as in strict lists.
     """
-    places = {compared(record.subject): "subject"}
+    places = {comparable(record.subject): "subject"}
     found: dict[str, list[str]] = defaultdict(list)
     for name, answers in record.lists.items():
         here = f"{_NAME[name]} answer"
         for answer in answers:
-            first = places.get(compared(answer), "")
+            first = places.get(comparable(answer), "")
             if first == here:
                 found[f"{here} repeated"].append(answer)
             elif first:
                 found[f"{first} among {_NAME[name]}"].append(answer)
             else:
-                places[compared(answer)] = here
-    known = set(map(compared, record.correct))
+                places[comparable(answer)] = here
+    known = set(map(comparable, record.correct))
     for prompt, answer in record.locality:
-        if compared(answer) not in known:
+        if comparable(answer) not in known:
             found["locality answer not correct"].append(answer)
         if prompt in (record.edit_prompt, *record.paraphrases):
             found["locality prompt in scope"].append(prompt)

@@ -14,12 +14,12 @@ from helpers import UserError
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.update import Update, overlay_all
-from helpers.kept import kept_whole, sound
+from helpers.kept import kept_whole, load_if_intact
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
-from helpers.records import compared, read_all
+from helpers.records import comparable, read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers, tokenised
 
@@ -34,9 +34,9 @@ _UPDATE = "update.safetensors"
 
 def edit_request(record: PeakRecord) -> EditRequest:
     """A record as an edit: append o*, with O and O_h for APP, without o* itself."""
-    target = compared(record.target_new)
+    target = comparable(record.target_new)
     correct, false = (
-        tuple(answer for answer in answers if compared(answer) != target)
+        tuple(answer for answer in answers if comparable(answer) != target)
         for answers in (record.correct, record.hard_false)
     )
     return EditRequest(
@@ -243,7 +243,7 @@ class PeakSequence:
         # An editor of its own sequences, PRUNE, remembers more than the cumulative update.
         resumable = type(self.editor).edit_sequentially is Editor.edit_sequentially
         for count in earlier if resumable else ():
-            stored = sound(self.results(count).folder / _UPDATE, Update.load)
+            stored = load_if_intact(self.results(count).folder / _UPDATE, Update.load)
             if stored is not None:
                 start, total = count, stored.to(lm.device)
         requests = [edit_request(record) for record in records[start : missing[-1]]]

@@ -17,7 +17,7 @@ from helpers.peak.metrics import (
     DEFAULT_FILTER,
     SHARES,
     AnswerFilter,
-    kind_of,
+    kind_of_metric,
     metric_interval,
     metrics_table,
     summarise,
@@ -111,7 +111,7 @@ def unedited(
 def metric_contrast(metric: str, first: pd.Series, second: pd.Series) -> Contrast:
     """Second minus first of one metric on the records both have: ``helpers.results.statistics.paired``."""
     one, two = first.align(second, join="inner")
-    return paired(one, two, kind_of(metric))
+    return paired(one, two, kind_of_metric(metric))
 
 
 def app_contrast(by_record: Metrics, method: str, metric: str) -> Contrast | None:

@@ -109,7 +109,7 @@ def drawing(name: str) -> Drawing:
     return _REGISTRY[name]
 
 
-def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Drawing]:
+def published_figures(data: Path = DATA, *, chapter: str = "") -> dict[str, Drawing]:
     """All figures that can be drawn from stored tables, or those of one chapter, by name."""
     for known in [chapter] if chapter in CHAPTERS else CHAPTERS:
         for module in CHAPTERS[known]:
@@ -121,13 +121,13 @@ def published(data: Path = DATA, *, chapter: str = "") -> dict[str, Drawing]:
 
 def write_list(path: Path = LIST) -> None:
     """Write down the names and titles of all published figures."""
-    lines = [f"{name:40s} {entry.title}\n" for name, entry in published().items()]
+    lines = [f"{name:40s} {entry.title}\n" for name, entry in published_figures().items()]
     write_whole(path, "".join(lines))
 
 
 def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:
     """Draw one published figure and save it as PNG and SVG, by default among the committed ones."""
-    entries = published(data, chapter=name[:2])
+    entries = published_figures(data, chapter=name[:2])
     if name not in entries:
         raise UserError(_UNKNOWN.format(name))
     from helpers.results.style import save_figure

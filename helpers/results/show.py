@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from helpers import __version__
 from helpers.paths import PACKAGED, file_name
-from helpers.results.figure import drawing, published
+from helpers.results.figure import drawing, published_figures
 from helpers.results.style import in_style, save_figure
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
         _keep_as_csv(what, options.pop("name", "") or options.get("title", ""))
         display(table_output(what, **options), raw=True)
         return
-    stored = published(chapter=what[:2]) if not (values or options) else {}
+    stored = published_figures(chapter=what[:2]) if not (values or options) else {}
     kind = stored.get(what) or drawing(what)
     name = kind.file(*values, **options)
     drawn = kind.draw(*values, **options)

@@ -54,18 +54,20 @@ AT_RIGHT: dict[str, Any] = {
 }
 
 
-def plain(text: str) -> str:
+def without_mathematics(text: str) -> str:
     """Text from data as a figure shows it as it is: two dollar signs would be mathematics."""
     return text.replace("$", r"\$")
 
 
-def told(figure: Figure, finding: str, caption: str) -> Figure:
+def with_caption(figure: Figure, finding: str, caption: str) -> Figure:
     """The figure under the finding it shows, what it is drawn from in small print below the panels."""
     width = figure.get_figwidth()
     title = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
     small = [part for line in caption.splitlines() for part in textwrap.wrap(line, int(18 * width))]
-    figure.suptitle(plain("\n".join(title)), x=0.01, ha="left", fontsize=10)
-    figure.supxlabel(plain("\n".join(small)), x=0.01, ha="left", fontsize=7, color="0.35")
+    figure.suptitle(without_mathematics("\n".join(title)), x=0.01, ha="left", fontsize=10)
+    figure.supxlabel(
+        without_mathematics("\n".join(small)), x=0.01, ha="left", fontsize=7, color="0.35"
+    )
     return figure
 
 

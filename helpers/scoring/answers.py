@@ -21,7 +21,7 @@ from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.state import in_own_state
-from helpers.models.tokens import Ids, answer_ids, ids_of_questions, several
+from helpers.models.tokens import Ids, answer_ids, ids_of_questions, tuple_of_texts
 
 ROW_TOKENS = 192  # questions of one owner share a row up to this many
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -37,7 +37,7 @@ class Question:
     version: ClassVar[int] = 1  # raise it when the same question gets other scores
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "answers", several(self.answers))
+        object.__setattr__(self, "answers", tuple_of_texts(self.answers))
 
 
 @dataclass
@@ -46,10 +46,10 @@ class _Row:
 
     owner: int
     forest: Forest = field(default_factory=Forest)
-    predictions: list[_Prediction] = field(default_factory=list)
+    predictions: list[_ScoredToken] = field(default_factory=list)
 
 
-class _Prediction(NamedTuple):
+class _ScoredToken(NamedTuple):
     """A token of an answer, and the node of its row's forest that predicts it."""
 
     node: int
@@ -158,7 +158,7 @@ def _packed_rows(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) 
         for answer, ids in enumerate(answers, start=first_answers[index]):
             nodes = row.forest.add_answer(prompt, ids)
             for node, token in zip(nodes, ids, strict=True):
-                row.predictions.append(_Prediction(node, token, answer))
+                row.predictions.append(_ScoredToken(node, token, answer))
     return [row for rows in rows_of_owners.values() for row in rows]
 
 

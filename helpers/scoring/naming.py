@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from helpers.records import compared, plain_signs
+from helpers.records import comparable, plain_signs
 
 Aliases = Mapping[str, tuple[str, ...]]  # ``compared`` entity → other names
 
@@ -75,7 +75,7 @@ def fold(text: str) -> str:
 
 def names_of(entity: str, aliases: Aliases) -> tuple[str, ...]:
     """The entity's own name and its aliases."""
-    return (entity, *aliases.get(compared(entity), ()))
+    return (entity, *aliases.get(comparable(entity), ()))
 
 
 def log_naming(sums: ArrayLike) -> float:

@@ -22,7 +22,7 @@ from helpers.models.batching import run_halving
 from helpers.models.forest import padded
 from helpers.models.forward import Mask, hidden_states
 from helpers.models.state import in_own_state
-from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, several
+from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, tuple_of_texts
 from helpers.scoring.answers import resolve_owners
 
 ROWS = 80  # responses generated at the same time
@@ -84,7 +84,7 @@ def sample_tokens(
     greedy: bool = False,
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
-    prompts = several(prompts)
+    prompts = tuple_of_texts(prompts)
     owner_of_prompt = resolve_owners(len(prompts), updates, owners)
     on_device = [update.to(lm.device) for update in updates or ()]
     ids = [_request_ids(lm, prompt, sampling) for prompt in prompts]

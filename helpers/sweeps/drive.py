@@ -15,7 +15,7 @@ from helpers import UserError
 from helpers.doctor import Finding, Kind, needs_of
 from helpers.execute import ROW
 from helpers.paths import RUNS, write_whole, written_whole
-from helpers.processes import in_words
+from helpers.processes import span_in_words
 from helpers.sweeps.engines import Engine, local_engine, slurm_engine
 from helpers.sweeps.matrix import Group, Job, expand, read_sweep
 from helpers.values import check_values
@@ -45,7 +45,7 @@ def run_file(
     groups = expand(sweep, where=str(file), folder=folder, download=not dry_run)
     if dry_run:
         needs = list(_needs(file, groups, engine, workers))
-        lines = [*report(status(groups)), *needs]
+        lines = [*status_lines(status(groups)), *needs]
         return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
     for params in (group.table.run.params for group in groups):
         for editor in sweep.editors:  # each is a run of its own
@@ -64,7 +64,7 @@ def run_file(
     with sole_use(folder):
         run_sweep(groups, hand_out, resume=resume)
         table = status(groups)
-        lines = [*report(table), *made_tables(groups, folder / "tables.csv")]
+        lines = [*status_lines(table), *made_tables(groups, folder / "tables.csv")]
     return lines, bool((table["state"] != "done").any())
 
 
@@ -94,7 +94,7 @@ def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
             state = "no sweep is running; resume it with --resume"
     except UserError:
         state = "a sweep is running"
-    return [*report(status(groups)), state]
+    return [*status_lines(status(groups)), state]
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def status(groups: Sequence[Group]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["run", "edits", "state", "seconds", "error", "notebook"])
 
 
-def report(table: pd.DataFrame) -> Iterator[str]:
+def status_lines(table: pd.DataFrame) -> Iterator[str]:
     """The table of ``status``, each failure with its reason and notebook, and what is left."""
     shown = table[["run", "edits", "state", "seconds"]].astype({"seconds": float})
     yield shown.to_string(index=False, na_rep="-")
@@ -165,7 +165,7 @@ def report(table: pd.DataFrame) -> Iterator[str]:
     edits = table["edits"].sum() - made["edits"].sum()
     each = made["seconds"].sum() / max(1, made["edits"].sum())
     yield f"{edits:,d} of {table['edits'].sum():,d} edits left" + (
-        f" at {each:.1f} s: {in_words(edits * each)} for one worker" if edits and each else ""
+        f" at {each:.1f} s: {span_in_words(edits * each)} for one worker" if edits and each else ""
     )
 
 

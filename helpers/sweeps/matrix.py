@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from helpers import UserError
 from helpers.editing.editors import method_label
-from helpers.execute import SHARED, PlannedRun, place
+from helpers.execute import SHARED, PlannedRun, planned_run
 from helpers.params import validate_params
 from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, in_repository
 from helpers.peak.records import part_name, record_count
-from helpers.records import in_words, read_yaml
+from helpers.records import error_in_words, read_yaml
 
 NOTEBOOK = NOTEBOOKS / "03_editing_runs.ipynb"
 _SHELL = ("setup", "python", "srun_args", "additional_parameters")  # submitit's, and Slurm's own
@@ -101,7 +101,7 @@ def read_sweep(path: Path) -> Sweep:
             raise UserError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
         return Sweep(**content)
     except ValidationError as error:
-        lines = in_words(error, known=Sweep.model_fields, noun="sweep entry")
+        lines = error_in_words(error, known=Sweep.model_fields, noun="sweep entry")
         raise UserError(f"{path}: {lines}") from error
     except OSError as error:
         raise UserError(
@@ -135,7 +135,9 @@ def expand(
         # Published results are not redrawn by a sweep.
         values = validate_params({"published": [], **params, **sweep.params}, notebook, where=where)
         file = folder / "params" / notebook.stem / f"{name}.yaml"
-        return Job(name, edits, place(file, values, notebook=notebook, folder=folder, part=part))
+        return Job(
+            name, edits, planned_run(file, values, notebook=notebook, folder=folder, part=part)
+        )
 
     def shards(prefix: str, model: str, dataset: str, count: int) -> Iterator[Job]:
         # Editors outside: the first one's runs score the unedited model for all others.

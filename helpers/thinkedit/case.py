@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.results.figure import figure
-from helpers.results.style import PALETTE, plain, told
+from helpers.results.style import PALETTE, with_caption, without_mathematics
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
@@ -50,11 +50,11 @@ def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     after = {}
     for (subject, goal), once, still in known.itertuples():
         before[subject, goal] = "known" if once else "unknown"
-        after[subject, goal] = state_of(once, still)
+        after[subject, goal] = state_words(once, still)
     return {"before": before, "after": after}
 
 
-def state_of(once: bool, still: bool) -> str:
+def state_words(once: bool, still: bool) -> str:
     """What an edit did to a fact that was known ``once`` and is ``still``, or not."""
     return "unknown" if not once else "kept" if still else "lost"
 
@@ -74,7 +74,7 @@ def step_table(edit: Edit, facts: pd.DataFrame) -> pd.DataFrame:
     return metrics.recovery_by_steps(folded).rename(columns=columns)
 
 
-def preservation(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
+def ckp_of_edit(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
     """CKP of the edit (1 without known facts, as defined), and the facts behind it."""
     terms = metrics.terms_of(facts, metrics.chain_index([edit]))
     ratios = terms.loc[terms["measure"] == "CKP", "ratio"]
@@ -101,7 +101,7 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
     box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
     for row, (names, ratios) in enumerate(chains.items()):
         for column, name in enumerate(names):
-            axes.text(column, -row, plain(textwrap.fill(name, 14)), bbox=box, **_BOX)
+            axes.text(column, -row, without_mathematics(textwrap.fill(name, 14)), bbox=box, **_BOX)
         for column, ratio in enumerate(ratios):
             arrow = {"arrowstyle": "->", "color": _KEPT if ratio >= 0.5 else _LOST}
             axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
@@ -111,23 +111,23 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
     steps = [ratio for ratios in chains.values() for ratio in ratios]
     finding = f"{sum(ratio < 0.5 for ratio in steps)} of {len(steps)} steps keep less than half"
     note = "Share of each step's probability that is left; orange: below half"
-    return told(drawn, f"{finding} of their probability", f"{caption}\n{note}")
+    return with_caption(drawn, f"{finding} of their probability", f"{caption}\n{note}")
 
 
-def knowledge_graph(
+def draw_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
 ) -> None:
     """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
-    places = _layers(graph, compared(start), compared(goal))
+    places = _places_of_nodes(graph, comparable(start), comparable(goal))
     axes.scatter(*zip(*places.values(), strict=True), alpha=0)
     axes.margins(x=0.12, y=0.4)
     axes.autoscale_view()
     axes.autoscale(False)
-    ends = {compared(start): PALETTE[0], compared(goal): PALETTE[3]}
+    ends = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
     boxes = {}
     for node, (x, y) in places.items():
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
-        name = plain(textwrap.fill(graph.nodes[node]["label"], 16))
+        name = without_mathematics(textwrap.fill(graph.nodes[node]["label"], 16))
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
         below, _ = (axes.text(x, y, name, zorder=z, bbox=box, **_BOX) for z in (2, 4))
         boxes[node] = below.get_bbox_patch()
@@ -151,10 +151,10 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     links = [step.key for chain in growth.chains for step in chain]
     passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
     drawn, axes = plt.subplots(figsize=(6.6, 0.28 * len(passed) + 2.2))
-    knowledge_graph(passed, growth.fact.subject, growth.fact.object, axes)
+    draw_graph(passed, growth.fact.subject, growth.fact.object, axes)
     more = growth.graph.number_of_edges() - passed.number_of_edges()
     finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
-    return told(drawn, finding, f"{caption}; {more} further links are on no chain")
+    return with_caption(drawn, finding, f"{caption}; {more} further links are on no chain")
 
 
 @figure("06_graph_before_and_after")
@@ -163,18 +163,20 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
 
     ``moments`` are its ``edge_states``.
     """
-    ends, after = (compared(edit.subject), compared(edit.original)), moments["after"]
+    ends, after = (comparable(edit.subject), comparable(edit.original)), moments["after"]
     graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
     drawn = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread
     for axes, (moment, states) in zip(drawn.subplots(2, 1), moments.items(), strict=True):
-        knowledge_graph(graph, *ends, axes, states)
+        draw_graph(graph, *ends, axes, states)
         axes.set_title(f"{moment} the edit", loc="left")
     left = [after[edge] for edge in graph.edges].count("kept")
     shown = f"{left} of {len(graph.edges)} links towards {edit.original} are known after the edit"
     edited = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
     note = f"Known links that lead there, of {len(after)}. Those kept may be less probable"
     words = f"{edited}\n{caption}\n{note}"
-    return told(drawn, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words)
+    return with_caption(
+        drawn, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words
+    )
 
 
 def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
@@ -194,7 +196,7 @@ def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = 
     return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
 
 
-def _layers(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
+def _places_of_nodes(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
     """Columns by distance from the subject, the object alone at the right, every other row indented."""
     distance = nx.single_source_shortest_path_length(graph, start)
     far = max((d for node, d in distance.items() if node != goal), default=0)

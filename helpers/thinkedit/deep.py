@@ -16,7 +16,7 @@ import numpy as np
 
 from helpers.editing.request import EditRequest
 from helpers.models import LanguageModel
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.scoring.answers import Question, score_answers
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import ChainFact, Edit
@@ -38,7 +38,7 @@ class FurtherQuestion:
 def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
     """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
     graph = graph_of_facts(edit.facts)
-    leading = nx.ancestors(graph, compared(edit.original)) | {compared(edit.original)}
+    leading = nx.ancestors(graph, comparable(edit.original)) | {comparable(edit.original)}
     asked = {edit.prompt} | ({edit.direct_fact.prompt} if edit.direct_fact else set())
     firsts: dict[str, dict[str, ChainFact]] = {}
     for chain in edit.chains:
@@ -48,7 +48,7 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
     found = []
     for prompt, facts in firsts.items():
         rivals = rivals_of(next(iter(facts.values())), edit, kinds, most=None)
-        harmless = tuple(name for name in rivals if compared(name) not in leading)
+        harmless = tuple(name for name in rivals if comparable(name) not in leading)
         if harmless:
             correct = tuple(fact.object for fact in facts.values())
             found.append(FurtherQuestion(prompt, correct, harmless))

@@ -22,7 +22,7 @@ from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.metrics import DEFAULT, Known
-from helpers.thinkedit.tables import caption_of, evaluate, is_recalled, model_of
+from helpers.thinkedit.tables import caption_of_runs, is_recalled, model_of, terms_of_runs
 
 _BARS = "; bars: 95 % intervals over edits"
 _SHARES = (0, 0.01, 0.1, 0.25, 0.5, 1)
@@ -36,28 +36,28 @@ def _mode(run: Run) -> str:
     return "sequential" if sequences else "independent"
 
 
-def _alone(run: Run) -> bool:
+def _has_single_edits(run: Run) -> bool:
     return any(p.startswith("exact: ") and p.endswith(", independent") for p in run.tables)
 
 
 _stored = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
 _exact = partial(_stored, main="smollm2-135m", when=lambda run: _mode(run) == "sequential")
-_recalled = partial(_stored, when=lambda run: is_recalled(run) and _alone(run))
+_recalled = partial(_stored, when=lambda run: is_recalled(run) and _has_single_edits(run))
 
 
-def _size(model: str) -> int:
+def _order_of_size(model: str) -> int:
     """Packaged models by size, others after them."""
     return [*PACKAGED_WORDS, model].index(model)
 
 
-def _plain(runs: Sequence[Run], rule: Known) -> Table:
+def _terms_without_app(runs: Sequence[Run], rule: Known) -> Table:
     """Exact metrics of the methods without APP."""
-    return tables.split_app(evaluate(tuple(runs), rule=rule))[0]
+    return tables.split_app(terms_of_runs(tuple(runs), rule=rule))[0]
 
 
-def _caption(runs: Sequence[Run], rule: Known, *words: str, notes: str) -> str:
+def _caption_with_notes(runs: Sequence[Run], rule: Known, *words: str, notes: str) -> str:
     """What a figure's numbers are of, and how they are made."""
-    lines = [f"{caption_of(runs, *words, str(rule))}{_BARS}", notes]
+    lines = [f"{caption_of_runs(runs, *words, str(rule))}{_BARS}", notes]
     methods = {name.partition(": ")[2] for run in runs for name in run.tables}
     if any(method.startswith("mend") for method in methods):
         lines.append(tables.UNDERTRAINED)
@@ -76,9 +76,11 @@ def _by_graph(
     ``behind`` words what each of ours is made from.
     """
     panels = {}
-    for run in sorted(runs, key=lambda r: (not is_recalled(r), _size(r.about.source["model"]))):
+    for run in sorted(
+        runs, key=lambda r: (not is_recalled(r), _order_of_size(r.about.source["model"]))
+    ):
         run_mode = mode or _mode(run)
-        part = table(_plain([run], rule), mode=run_mode)
+        part = table(_terms_without_app([run], rule), mode=run_mode)
         edits = "KnowGIC" if run.about.source["layout"] in LAYOUTS else "other edits"
         graph = "own graph" if is_recalled(run) else edits + ", alone" * (run_mode == "independent")
         panels[f"{model_of(run)}\n{graph}\n{behind(part)}".strip()] = part
@@ -92,7 +94,7 @@ def _n(table: Table, name: str, terms: str = "") -> str:
     return f"{count} {terms} of {edits} edits" if terms else f"n = {edits} edits"
 
 
-def _counted(panels: Mapping[str, Table], true: Callable[[Table], pd.Series]) -> str:
+def _counts_by_graph(panels: Mapping[str, Table], true: Callable[[Table], pd.Series]) -> str:
     """Of how many methods it is true, by the kind of graph."""
     found: dict[str, list[bool]] = {}
     for title, part in panels.items():
@@ -106,7 +108,7 @@ def _marks(table: Table, name: str) -> Table:
     return table.reindex(columns=list(ends)).rename(columns=ends)
 
 
-@_stored("06_direct_against_chains", when=_alone)
+@_stored("06_direct_against_chains", when=_has_single_edits)
 def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
     runs = _in_order(runs)
@@ -119,7 +121,7 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
     panels = _by_graph(runs, tables.length_table, paper, behind, rule, mode)
     counts = []
     for kind, alike in _by_kind(runs).items():
-        verdicts = tables.longer_table(_plain(alike, rule), mode=mode)["Holm"]
+        verdicts = tables.longer_table(_terms_without_app(alike, rule), mode=mode)["Holm"]
         counts.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
     names = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
     series = {t: {name: (x, part) for name, x in names.items()} for t, part in panels.items()}
@@ -127,13 +129,13 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         f"Significantly more is left along chains than at the direct question: {', '.join(counts)}"
     )
     note = "IFR, mean over edits, at most 1 each; square-root scale; counted: edits with both, after Holm's"
-    caption = _caption(runs, rule, "exact", notes=f"{note} correction")
+    caption = _caption_with_notes(runs, rule, "exact", notes=f"{note} correction")
     drawn = _dots(series)
     for panel in drawn.axes:
         panel.set_xscale("function", functions=_ROOT)
         panel.set(xlim=(-0.001, 1.02), xticks=_SHARES)
         panel.set_xticklabels(map("{:g}".format, _SHARES))
-    return style.told(drawn, finding, caption)
+    return style.with_caption(drawn, finding, caption)
 
 
 def _in_order(runs: Sequence[Run]) -> list[Run]:
@@ -171,13 +173,15 @@ def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         panel.set(ylim=(0, 1), yticks=_SHARES)
     drawn.supylabel("IFR (square-root scale)", fontsize=9)
     _legend(drawn, axes)
-    peaks = _counted(panels, lambda p: p[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"]))
+    peaks = _counts_by_graph(
+        panels, lambda p: p[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"])
+    )
     finding = f"Mean IFR is highest along chains of two or three steps: {peaks}"
     note = (
         "ours: mean over edits, at most 1 each; above: n of edits; not tested; the paper gives no n"
     )
-    caption = _caption(runs, rule, "exact", notes=note)
-    return style.told(drawn, finding, caption)
+    caption = _caption_with_notes(runs, rule, "exact", notes=note)
+    return style.with_caption(drawn, finding, caption)
 
 
 @_recalled("06_what_is_left")
@@ -186,7 +190,7 @@ def what_is_left(
 ) -> Figure:
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
     names = (tables.DEEP, *tables.KINDS)
-    table = tables.measure_table(_plain(runs, rule), names, mode=mode)
+    table = tables.measure_table(_terms_without_app(runs, rule), names, mode=mode)
     less = table[f"{metrics.OWN} high"] < table["CKP low"]
     apart = less.groupby(table["method"], sort=False)
     methods = ", ".join(method_label(str(m)) for m, each in apart if each.all()) or "No method"
@@ -197,7 +201,7 @@ def what_is_left(
         "left of other facts\nabout its subject": metrics.OWN,
         "left of facts about\nother subjects (CKP)": "CKP",
     }
-    models = {m: table.query("model == @m") for m in sorted({*table["model"]}, key=_size)}
+    models = {m: table.query("model == @m") for m in sorted({*table["model"]}, key=_order_of_size)}
     panels = {t: {m: (name, part) for m, part in models.items()} for t, name in titles.items()}
     counts = []
     for model, part in models.items():
@@ -205,8 +209,10 @@ def what_is_left(
         counts.append(f"{model} {edits}")
     note = f"n of edits, by panel: {'; '.join(counts)}; ratios: mean over edits, at most 1 each"
     note += "\ntitle: intervals of the last two panels are apart"
-    caption = _caption(runs, rule, f"exact, {mode}", notes=note)
-    return style.told(_dots(panels, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
+    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
+    return style.with_caption(
+        _dots(panels, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption
+    )
 
 
 @_exact("06_ckp")
@@ -224,9 +230,11 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known =
             lowest[model] = f"{method_label(worst['method'])}'s {worst['CKP']:.2f} ({model})"
     finding = f"Lowest mean CKP on KnowGIC: {', '.join(lowest.values())}"
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
-    caption = _caption(runs, rule, f"exact, {mode}", notes=note)
+    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
     series = {title: {"CKP": ("CKP", part)} for title, part in panels.items()}
-    return style.told(_dots(series, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption)
+    return style.with_caption(
+        _dots(series, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1)), finding, caption
+    )
 
 
 @_exact("06_ifr_against_ckp")
@@ -247,7 +255,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
         panel.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     drawn.supylabel("CKP (1: no fact lost)", fontsize=9)
     _legend(drawn, axes)
-    ours = _plain(runs, rule)
+    ours = _terms_without_app(runs, rule)
     tested = tables.difference_table(ours, ours, mode=mode, than="memit")
     decided = tested["Holm"] != INCONCLUSIVE
     finding = (
@@ -255,8 +263,8 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
         " significant after correction"
     )
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
-    caption = _caption(runs, rule, f"exact, {mode}", notes=note)
-    return style.told(drawn, finding, caption)
+    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
+    return style.with_caption(drawn, finding, caption)
 
 
 @figure("06_recalled_links", alone=True)
@@ -277,7 +285,9 @@ def recalled_links() -> Figure:
     kept = (f"{100 * n['validated'] / n['proposed']:.0f} % ({model})" for model, n in left.items())
     finding = f"Of the links that stores propose models confirm few: {', '.join(kept)}"
     of = "; ".join(map(model_words, left))
-    return style.told(drawn, finding, f"ours: {of}\nedits are made of the last stage's links")
+    return style.with_caption(
+        drawn, finding, f"ours: {of}\nedits are made of the last stage's links"
+    )
 
 
 def _grid(n: int, columns: int = 3) -> tuple[Figure, list[Axes]]:

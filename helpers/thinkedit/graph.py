@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 
 MAX_STEPS = 5  # the paper's bound
@@ -33,7 +33,7 @@ class Triplet:
     @property
     def key(self) -> tuple[str, str, str]:
         """Case-folded identity."""
-        return compared(self.subject), compared(self.relation), compared(self.object)
+        return comparable(self.subject), comparable(self.relation), comparable(self.object)
 
     @property
     def prompt(self) -> str:
@@ -119,8 +119,8 @@ def simple_chains(
     graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
 ) -> list[tuple[Triplet, ...]]:
     """All simple paths of at most ``max_steps`` facts, shortest first; none when an end is absent."""
-    first = compared(start)
-    last = compared(goal)
+    first = comparable(start)
+    last = comparable(goal)
     if first not in graph or last not in graph:
         return []
     paths = nx.all_simple_paths(graph, first, last, cutoff=max_steps)

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictInt, StringConstrai
 from helpers import UserError
 from helpers.fetch import locate, official_files
 from helpers.paths import PACKAGED
-from helpers.records import compared, read_all, read_json, read_text
+from helpers.records import comparable, read_all, read_json, read_text
 from helpers.thinkedit.grow.wordings import read_wordings
 
 LAYOUTS = {layout: official_files()[f"knowgic-{layout}"] for layout in ("2025-06", "latest")}
@@ -43,7 +43,7 @@ class ChainFact:
     @property
     def key(self) -> tuple[str, str, str]:
         """Identity of the fact, whose question's wording varies: case-folded subject, prompt, object."""
-        return compared(self.subject), self.prompt, compared(self.object)
+        return comparable(self.subject), self.prompt, comparable(self.object)
 
 
 @dataclass(frozen=True)
@@ -109,17 +109,17 @@ def load_aliases(layout: str = "2025-06") -> dict[str, tuple[str, ...]]:
     if layout not in LAYOUTS:
         return {}
     content = json.loads(locate(official_files()["knowgic-aliases"]).read_text("utf-8"))
-    return {compared(entity): tuple(entry["answer_alias"]) for entity, entry in content.items()}
+    return {comparable(entity): tuple(entry["answer_alias"]) for entity, entry in content.items()}
 
 
-def _with_slot(prompt: str) -> str:
+def _checked_prompt(prompt: str) -> str:
     if prompt.count("{}") != 1:
         raise ValueError(f"{prompt!r} must hold exactly one {{}}")
     return prompt
 
 
 _Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
-_Prompt = Annotated[_Text, AfterValidator(_with_slot)]
+_Prompt = Annotated[_Text, AfterValidator(_checked_prompt)]
 
 
 class _Target(BaseModel):
@@ -146,9 +146,9 @@ class _Lists(BaseModel):
         sizes = {name: len(values) for name, values in self}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"lists of different length {sizes}")
-        names = [compared(name) for name in self.chain.nodes]
+        names = [comparable(name) for name in self.chain.nodes]
         for earlier, subject in zip(names[1:], self.subjects[1:], strict=False):
-            if compared(subject) != earlier:
+            if comparable(subject) != earlier:
                 raise ValueError(f"the step about {subject!r} does not follow {earlier!r}")
         if len(set(names)) != len(names):
             raise ValueError("passes an entity twice (a cycle); chains are simple paths")
@@ -176,9 +176,9 @@ class _Record(BaseModel):
 
     @model_validator(mode="after")
     def _leads_to_the_object(self) -> _Record:
-        ends = compared(self.edit.subject), compared(self.edit.original)
+        ends = comparable(self.edit.subject), comparable(self.edit.original)
         for number, chain in enumerate(self.edit.chains):
-            if (compared(chain.nodes[0]), compared(chain.nodes[-1])) != ends:
+            if (comparable(chain.nodes[0]), comparable(chain.nodes[-1])) != ends:
                 raise ValueError(f"chains.{number} must lead from {ends[0]!r} to {ends[1]!r}")
         return self
 

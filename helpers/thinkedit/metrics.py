@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame as Table
 
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.results.statistics import Estimate, fraction_interval
 from helpers.thinkedit.knowgic import Edit
 
@@ -65,9 +65,9 @@ def chain_index(edits: Sequence[Edit]) -> Table:
     rows = []
     for edit in edits:
         items = {fact.key: item for item, fact in enumerate(edit.facts)}
-        own = compared(edit.subject)
+        own = comparable(edit.subject)
         rows += [
-            (edit.case_id, chain, step, items[fact.key], compared(fact.subject) == own)
+            (edit.case_id, chain, step, items[fact.key], comparable(fact.subject) == own)
             for chain, facts in enumerate(edit.chains)
             for step, fact in enumerate(facts.facts, start=1)
         ]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from helpers.editing.request import EditRequest
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.thinkedit.knowgic import ChainFact, Edit
 
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
@@ -40,7 +40,7 @@ class Probe:
     rivals: tuple[str, ...] = ()
 
 
-def kind_of(question: str) -> str:
+def kind_of_question(question: str) -> str:
     """What a question asks for: "who", "where", or its first telling word in the singular."""
     for word in re.findall(r"[^\W\d_]+", question.casefold()):
         if word in {"who", "whom", "whose"}:
@@ -53,7 +53,7 @@ def kind_of(question: str) -> str:
 def kind_asked(edit: Edit) -> str:
     """What an edit's own question asks for, or its prompt where no chain words it."""
     direct = edit.direct_fact
-    return kind_of(direct.question) if direct else edit.prompt
+    return kind_of_question(direct.question) if direct else edit.prompt
 
 
 def kinds_of(edits: Sequence[Edit]) -> Kinds:
@@ -61,7 +61,7 @@ def kinds_of(edits: Sequence[Edit]) -> Kinds:
     kinds: dict[str, set[str]] = defaultdict(set)
     for edit in edits:
         for fact in edit.facts:
-            kinds[kind_of(fact.question)].add(fact.object)
+            kinds[kind_of_question(fact.question)].add(fact.object)
     return {kind: frozenset(entities) for kind, entities in kinds.items()}
 
 
@@ -73,23 +73,23 @@ def rivals_of(
     Others by name fill up to ``most`` (None: all). Of fewer than three, the graph's, whatever their kind.
     """
     correct = {
-        compared(other.object)
+        comparable(other.object)
         for other in edit.facts
-        if (compared(other.subject), other.prompt) == (compared(fact.subject), fact.prompt)
+        if (comparable(other.subject), other.prompt) == (comparable(fact.subject), fact.prompt)
     }
-    excluded = correct | {compared(fact.subject), compared(edit.new)}
+    excluded = correct | {comparable(fact.subject), comparable(edit.new)}
     entities = {entity for other in edit.facts for entity in (other.subject, other.object)}
-    nearby = {compared(entity) for entity in entities}
+    nearby = {comparable(entity) for entity in entities}
 
     def competing(candidates: Iterable[str]) -> list[str]:
-        found = {compared(entity): entity for entity in sorted(candidates, reverse=True)}
+        found = {comparable(entity): entity for entity in sorted(candidates, reverse=True)}
         order = sorted(set(found) - excluded, key=lambda name: (name not in nearby, name))
         return [found[name] for name in order]
 
-    alike = competing(kinds.get(kind_of(fact.question), ()))
+    alike = competing(kinds.get(kind_of_question(fact.question), ()))
     if len(alike) < _MIN_RIVALS:
         return tuple(competing(entities)[:most])
-    own = sum(compared(name) in nearby for name in alike)
+    own = sum(comparable(name) in nearby for name in alike)
     return tuple(alike if most is None else alike[: max(most, own)])
 
 
@@ -106,10 +106,10 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     found: list[Probe] = []
     for item, fact in enumerate(edit.facts):
-        new = edit.new if compared(fact.object) == compared(edit.original) else None
+        new = edit.new if comparable(fact.object) == comparable(edit.original) else None
         rivals = rivals_of(fact, edit, kinds)
         found.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
-        if compared(fact.subject) == compared(edit.subject):
+        if comparable(fact.subject) == comparable(edit.subject):
             statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
             missing = f'Question: Who or what is missing in "{statement}"?\nAnswer:'
             whole = f"Is it true that {fact.cloze} {fact.object}? Answer yes or no."
@@ -130,22 +130,23 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
 
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     """Facts about unedited subjects: of its relation, then with an object of its kind, then of its graph."""
-    edited = {compared(other.subject) for other in edits}
+    edited = {comparable(other.subject) for other in edits}
     facts = {
         fact.key: fact
         for other in edits
         for fact in other.facts
-        if compared(fact.subject) not in edited and compared(fact.object) != compared(edit.new)
+        if comparable(fact.subject) not in edited
+        and comparable(fact.object) != comparable(edit.new)
     }
     direct = edit.direct_fact
-    kind = kind_of(direct.question) if direct else ""
+    kind = kind_of_question(direct.question) if direct else ""
     relation = {edit.prompt} | ({direct.prompt} if direct else set())
     own = {fact.key for fact in edit.facts}
     ranks: list[list[ChainFact]] = [[], [], []]
     for fact in facts.values():
         if fact.prompt in relation:
             ranks[0].append(fact)
-        elif kind_of(fact.question) == kind:
+        elif kind_of_question(fact.question) == kind:
             ranks[1].append(fact)
         elif fact.key in own:
             ranks[2].append(fact)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.scoring.answers import Question, exclusive, score_answers
 from helpers.scoring.naming import Aliases, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
@@ -136,10 +136,10 @@ def text_scores(
 
 
 def _reference(edit: Edit) -> str:
-    own, original = compared(edit.subject), compared(edit.original)
+    own, original = comparable(edit.subject), comparable(edit.original)
     statements = (
-        f"{fact.cloze} {edit.new if compared(fact.object) == original else fact.object}."
+        f"{fact.cloze} {edit.new if comparable(fact.object) == original else fact.object}."
         for fact in edit.facts
-        if compared(fact.subject) == own
+        if comparable(fact.subject) == own
     )
     return " ".join(statements)

@@ -89,7 +89,7 @@ def model_of(run: Run) -> str:
     return run.about.source["model"] + f", {layout}" * other
 
 
-def caption_of(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
+def caption_of_runs(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
     """What scores of a kind are of: models, edits, preset, dtype and device, how samples were drawn."""
     models: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
@@ -122,7 +122,9 @@ def facts_of(
 
 
 @lru_cache(maxsize=16)
-def evaluate(runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT) -> Table:
+def terms_of_runs(
+    runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT
+) -> Table:
     """``metrics.terms_of`` every model, method and mode, and ``success_terms`` where scores are exact.
 
     A second draw of the unedited model is a method of every mode, ``UNEDITED_AGAIN``.
@@ -284,7 +286,7 @@ def with_placebos(found: Table) -> Table:
     return pd.concat([found, foreign.assign(method=names, mode="independent")], ignore_index=True)
 
 
-def placebo_table(found: Table) -> Table:
+def placebo_differences(found: Table) -> Table:
     """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
     made = set(found["mode"])
     if PLACEBO not in made:
@@ -379,7 +381,9 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
     rows = []
     for run in runs:
         wording = {edit.case_id: edit.prompt for edit in load_edits(run.about.source["layout"])}
-        for (model, method), terms in by_method(evaluate((run,), rule=rule), "independent").items():
+        for (model, method), terms in by_method(
+            terms_of_runs((run,), rule=rule), "independent"
+        ).items():
             row: dict[str, object] = {"model": model, "method": method}
             for name in MEASURES:
                 sums = sums_of(terms[terms["measure"] == name])

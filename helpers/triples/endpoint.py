@@ -15,7 +15,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
 from helpers import UserError, __version__
-from helpers.kept import kept
+from helpers.kept import load_or_make
 from helpers.network import network_words
 from helpers.paths import cache_folder
 from helpers.triples.store import Binding, TripleStore
@@ -45,7 +45,9 @@ class Endpoint:
         """Answer a SELECT query from the cache, else from the endpoint; a UserError without either."""
         key = hashlib.sha256(f"{self.url}\n{query}".encode()).hexdigest()
         path = (self.folder or cache_folder("sparql")) / f"{key[:32]}.json"
-        return kept(path, _rows, lambda scratch: scratch.write_bytes(self._ask(query)))
+        return load_or_make(
+            path, _bindings_of, lambda scratch: scratch.write_bytes(self._ask(query))
+        )
 
     def _ask(self, query: str) -> bytes:
         # Public endpoints ask for a user agent, Wikidata's with an address or page of yours.
@@ -85,7 +87,7 @@ def select_pages(source: Source, query: str) -> Iterator[Binding]:
             return
 
 
-def _rows(path: Path) -> list[Binding]:
+def _bindings_of(path: Path) -> list[Binding]:
     """Rows of an answer in SPARQL's JSON format."""
     bindings = json.loads(path.read_bytes())["results"]["bindings"]
     return [{name: term["value"] for name, term in row.items()} for row in bindings]

@@ -133,18 +133,20 @@ ORDER BY ?s ?o ?start"""
 def types_of(source: Source, identifiers: Sequence[str]) -> dict[str, set[str]]:
     """Identifiers of the types of some entities."""
     found: dict[str, set[str]] = defaultdict(set)
-    for row in _about(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
+    for row in _bindings_of_entities(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
         found[entity_id(row["e"])].add(entity_id(row["type"]))
     return found
 
 
 def labels_of(source: Source, identifiers: Sequence[str]) -> dict[str, str]:
     """English labels of the entities that have one."""
-    rows = _about(source, identifiers, _label_patterns("e"))
+    rows = _bindings_of_entities(source, identifiers, _label_patterns("e"))
     return {entity_id(row["e"]): row["eLabel"] for row in rows if "eLabel" in row}
 
 
-def _about(source: Source, identifiers: Sequence[str], patterns: str) -> Iterator[Binding]:
+def _bindings_of_entities(
+    source: Source, identifiers: Sequence[str], patterns: str
+) -> Iterator[Binding]:
     for begin in range(0, len(identifiers), AT_A_TIME):
         values = " ".join(f"<{entity_iri(i)}>" for i in identifiers[begin : begin + AT_A_TIME])
         yield from source.select(f"SELECT * WHERE {{\n  VALUES ?e {{ {values} }}\n{patterns}\n}}")

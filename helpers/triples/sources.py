@@ -18,7 +18,7 @@ from helpers.paths import PACKAGED
 from helpers.records import read_json, read_text
 from helpers.triples.endpoint import Endpoint, Source
 from helpers.triples.graph import labels_of, types_of
-from helpers.triples.store import DATE, Edge, Fact, TripleStore
+from helpers.triples.store import DATE, Edge, TripleFact, TripleStore
 
 FACTS = PACKAGED / "facts"
 _YAGO_DATES = {"<occursSince>": "start", "<occursOnDate>": "start", "<occursUntil>": "end"}
@@ -49,10 +49,10 @@ def check_source(name: str) -> None:
         )
 
 
-def packaged_triples() -> tuple[Fact, ...]:
+def packaged_triples() -> tuple[TripleFact, ...]:
     """All packaged facts, each once: a dated source is preferred to one without dates."""
     paths = sorted(path for path in FACTS.glob("*.tsv") if path.stem != "relations")
-    merged: dict[tuple[str, str, str], Fact] = {}
+    merged: dict[tuple[str, str, str], TripleFact] = {}
     for fact in (fact for path in paths for fact in read_facts(path)):
         key = (fact.subject, fact.relation, fact.object)
         if key not in merged or (merged[key].start is None and fact.start is not None):
@@ -62,14 +62,14 @@ def packaged_triples() -> tuple[Fact, ...]:
 
 def packaged_relations() -> dict[str, dict[str, str]]:
     """The relations of the packaged facts: label, subject_type and object_type by identifier."""
-    return {row.pop("id"): row for _, row in _rows(FACTS / "relations.tsv")}
+    return {row.pop("id"): row for _, row in _lines_of(FACTS / "relations.tsv")}
 
 
-def read_facts(path: Path) -> tuple[Fact, ...]:
+def read_facts(path: Path) -> tuple[TripleFact, ...]:
     """Read a tab-separated file of facts: labels, types (split at ``|``), ISO dates or years, source."""
     facts = []
-    for place, row in _rows(path):
-        if not {"subject", "relation", "object"} <= set(row) <= {*Fact.__annotations__}:
+    for place, row in _lines_of(path):
+        if not {"subject", "relation", "object"} <= set(row) <= {*TripleFact.__annotations__}:
             raise UserError(
                 f"{path}: the header must hold subject, relation, object (and may subject_types,"
                 f" object_types, start, end, source); found: {', '.join(row)}"
@@ -80,7 +80,7 @@ def read_facts(path: Path) -> tuple[Fact, ...]:
         subject_types, object_types = (tuple(kind.split("|")) for kind in kinds)
         named = row["subject"], subject_types, row["relation"], row["object"], object_types
         dates = row.get("start") or None, row.get("end") or None
-        facts.append(Fact(*named, *dates, row.get("source", place)))
+        facts.append(TripleFact(*named, *dates, row.get("source", place)))
     return tuple(facts)
 
 
@@ -88,7 +88,7 @@ def codex_store() -> TripleStore:
     """CoDEx-S, all splits, with labels and types from ``$HELPERS_DATA/codex-s``, else from Wikidata."""
     files = [official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test")]
     columns = ("subject", "relation", "object")
-    rows = [row for file in files for _, row in _rows(locate(file), columns)]
+    rows = [row for file in files for _, row in _lines_of(locate(file), columns)]
     identifiers = sorted({row[end] for row in rows for end in ("subject", "object")})
     names = (data_folder() or Path()) / "codex-s" / "labels.json"
     if names.is_file():
@@ -117,7 +117,7 @@ def yago_store(folder: Path) -> TripleStore:
     dates: dict[tuple[str, str], str] = {}
     types: dict[str, set[str]] = defaultdict(set)
     columns = ("id", "subject", "relation", "object")
-    for place, row in (found for path in paths for found in _rows(path, columns)):
+    for place, row in (found for path in paths for found in _lines_of(path, columns)):
         subject, relation, value = row["subject"], row["relation"], row["object"]
         if relation in _YAGO_DATES:
             date = value.strip('"').split('"')[0].replace("-##", "")
@@ -141,7 +141,7 @@ def _yago_name(name: str) -> str:
     return re.sub(r"^wordnet (.+) \S+$", r"\1", name.strip("<>").replace("_", " "))
 
 
-def _rows(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
+def _lines_of(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
     """Place and fields of each line of a tab-separated file, by its header unless columns are given."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:

@@ -30,7 +30,7 @@ Binding = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Fact:
+class TripleFact:
     """One triple with what is needed to write about it; subject and object are English labels."""
 
     subject: str
@@ -57,7 +57,7 @@ class Edge:
 class TripleStore:
     """An in-memory store of facts; label and first type identify an entity."""
 
-    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+    def __init__(self, facts: Iterable[TripleFact] = ()) -> None:
         self._store = ox.Store()
         self._statements = 0
         for fact in facts:

@@ -10,7 +10,13 @@ import pytest
 import torch
 
 from helpers.behaviour import doses
-from helpers.behaviour.doses import DAMAGE, compared, dose_table, first_dose, locality_shifts
+from helpers.behaviour.doses import (
+    DAMAGE,
+    distribution_shifts,
+    dose_table,
+    first_dose,
+    locality_shifts,
+)
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.editing.update import Update
@@ -24,7 +30,7 @@ def test_a_distribution_by_hand():
     before = torch.tensor([[0.5, 0.25, 0.1, 0.06, 0.05, 0.03, 0.01]])
     after = torch.tensor([[0.25, 0.5, 0.1, 0.06, 0.03, 0.05, 0.01]])
     kl = 0.25 * math.log(2) + 0.02 * math.log(5 / 3)
-    found = compared(before.log(), after.log()).loc[0]
+    found = distribution_shifts(before.log(), after.log()).loc[0]
     assert found["kl"] == pytest.approx(kl, rel=1e-6)
     assert found["top5"] == pytest.approx(4 / 5)
 

@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock
 
 from helpers import UserError
-from helpers.execute import PlannedRun, RunError, execute, place
+from helpers.execute import PlannedRun, RunError, execute, planned_run
 from helpers.peak.records import load_peak
 from helpers.peak.run import score_records
 from helpers.results.store import Cases, ResultsStore
@@ -87,7 +87,9 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path):
 
 
 def test_a_row_that_was_cut_off_counts_as_not_run(tmp_path):
-    planned = place(Path("a.yaml"), {}, notebook=Path("03_editing_runs.ipynb"), folder=tmp_path)
+    planned = planned_run(
+        Path("a.yaml"), {}, notebook=Path("03_editing_runs.ipynb"), folder=tmp_path
+    )
     assert planned.row() is None
     planned.output_folder.mkdir(parents=True)
     for text in ("", '{"notebook": "03_edi', "{}", "[1]"):

@@ -54,7 +54,7 @@ def test_a_file_of_the_users_name_is_read_as_it_is_or_named(tmp_path):
     with pytest.raises(UserError, match=r"mine\.safetensors is damaged"):
         Update.load(path)
     with pytest.raises(DamagedError, match=r"mine\.safetensors is damaged"):
-        keeping.kept(path, safetensors.torch.load_file, lambda _: None)
+        keeping.load_or_make(path, safetensors.torch.load_file, lambda _: None)
     assert path.exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers import UserError
-from helpers.klob.run import run as run_klob
+from helpers.klob.run import run_locators as run_klob
 from helpers.peak.records import MINI, load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.klob import examples as klob
 from helpers.klob import publish as publishing
-from helpers.klob import run as running
+from helpers.klob import run_locators as running
 from helpers.klob.examples import ConsistencyExample, Examples, RelevanceExample, load_examples
 from helpers.klob.metrics import (
     candidate_similarity,
@@ -21,7 +21,7 @@ from helpers.klob.metrics import (
     relative_similarity,
     similarity_matrix,
 )
-from helpers.klob.run import evaluate, run
+from helpers.klob.run import evaluate_locator, run_locators
 from helpers.klob.tables import made_of
 from helpers.locating.locators import (
     LOCATORS,
@@ -94,7 +94,7 @@ def plain_tables(
 def test_an_evaluation_equals_the_plain_one(subtask: Any, tiny: Tiny) -> None:
     model, examples = tiny("llama"), load_examples(subtask)
     for locator in (ActivationMagnitude(), Fisher()):
-        found = evaluate(model, locator, examples, shares=(0.05, 0.3), permutations=2)
+        found = evaluate_locator(model, locator, examples, shares=(0.05, 0.3), permutations=2)
         for granularity, part in found["similarities"].query("share == 0.3").groupby("granularity"):
             plain = plain_tables(model, locator, examples, granularity, 0.3)
             for column in plain:
@@ -111,15 +111,17 @@ def test_an_evaluation_equals_the_plain_one(subtask: Any, tiny: Tiny) -> None:
 
 def test_controls_score_nothing(tiny: Tiny) -> None:
     model, examples = tiny("llama"), load_examples("consistency")
-    constant = evaluate(model, ConstantScores(), examples, permutations=2)["similarities"]
+    constant = evaluate_locator(model, ConstantScores(), examples, permutations=2)["similarities"]
     assert (relative_similarity(constant["candidate"], constant["pairwise"]) == 0).all()
-    random = evaluate(model, RandomScores(), examples, shares=(0.3,), permutations=200)["null"]
+    random = evaluate_locator(model, RandomScores(), examples, shares=(0.3,), permutations=200)[
+        "null"
+    ]
     row = random.query("granularity == 'neuron' and shuffled == 'all'").iloc[0]
     assert abs(row["observed"] - row["mean"]) < 4 * row["standard_deviation"]
 
 
 def test_random_words_are_not_compared_and_have_the_models_own_answers(tiny: Tiny) -> None:
-    found = evaluate(tiny("llama"), Fisher(), load_examples("unbiasedness"))
+    found = evaluate_locator(tiny("llama"), Fisher(), load_examples("unbiasedness"))
     assert set(found) == {"sentences", "layers"}
     assert (found["sentences"]["deviation"] > 0).all()
     assert set(found["sentences"]["granularity"]) == {"layer", "neuron", "parameter"}
@@ -129,10 +131,10 @@ def test_a_null_of_few_sentences_and_units_leaves_the_similarities_as_they_are(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, examples = tiny("llama"), load_examples("consistency")
-    whole = evaluate(model, Fisher(), examples, permutations=9)
+    whole = evaluate_locator(model, Fisher(), examples, permutations=9)
     monkeypatch.setattr(running, "NULL_SENTENCES", 6)
     monkeypatch.setattr(running, "NULL_UNITS", 64)
-    few = evaluate(model, Fisher(), examples, permutations=9)
+    few = evaluate_locator(model, Fisher(), examples, permutations=9)
     pd.testing.assert_frame_equal(few["similarities"], whole["similarities"])
     assert few["null"]["observed"].notna().all()
     assert not few["null"]["observed"].equals(whole["null"]["observed"])
@@ -156,16 +158,16 @@ def test_a_plan_resumes_inside_a_subtask_and_reads_what_is_finished(
     plan = ("activation", "random"), "klob-mini", COUNTS
     how: Any = {"store": store, "permutations": 9}
     with pytest.raises(KeyboardInterrupt):
-        run(model, *plan, **how)
-    assert run(model, *plan, **how, finished=True)["sentences"].empty
+        run_locators(model, *plan, **how)
+    assert run_locators(model, *plan, **how, finished=True)["sentences"].empty
     left[0] = 7 + 12 + 6  # 5 of the 12 sentences of c are there; 12 of r, 6 of u
-    tables = run(model, *plan, **how)
+    tables = run_locators(model, *plan, **how)
     left[0] = 0  # nothing may be computed again
-    again = run(model, *plan, **how)
+    again = run_locators(model, *plan, **how)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table)
     left[0] = 1_000
-    fresh = run(model, *plan, **how | {"store": ResultsStore(tmp_path / "fresh")})
+    fresh = run_locators(model, *plan, **how | {"store": ResultsStore(tmp_path / "fresh")})
     for name, table in tables.items():
         pd.testing.assert_frame_equal(fresh[name], table)
     counted = tables["similarities"].groupby("subtask")["example"].nunique()

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.klob import figures, tables
 from helpers.results.archive import About, Archive
-from helpers.results.figure import published
+from helpers.results.figure import published_figures
 
 LOCATORS = ("knowledge-neurons", "random")
 
@@ -183,7 +183,9 @@ def test_a_stored_run_draws_its_figures(
     source = {"model": "tiny", "dataset": "x", "dtype": "float32", "device": "cpu"}
     settings = {name: {"counts": {"consistency": 3}} for name in parts}
     Archive(tmp_path / "klob").put("tiny_klob-mini", parts, About(source, settings))
-    drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="05").items()}
+    drawn = {
+        name: entry.draw() for name, entry in published_figures(tmp_path, chapter="05").items()
+    }
     assert set(drawn) == {"05_evaluation_tiny_klob-mini", "05_reading"}
     dots = drawn["05_evaluation_tiny_klob-mini"]
     titles = [axes.get_title(loc="left") for axes in dots.axes]

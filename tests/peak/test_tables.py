@@ -12,7 +12,7 @@ from helpers.peak.records import load_peak
 from helpers.peak.run import questions
 from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting, scores_of
 from helpers.results.archive import About, Archive
-from helpers.results.figure import published
+from helpers.results.figure import published_figures
 
 NOTHING = pd.DataFrame(columns=COLUMNS)  # every edit was given up
 
@@ -108,6 +108,9 @@ def test_published_runs_hold_scores_only_and_every_figure_is_drawn(tmp_path, bot
     assert caption_of(run) == "ours: m, peak, 3 records, preset tuned, float32 on cpu"
     again = scores_of(run)["ROME"].drop(columns="relation")
     pd.testing.assert_frame_equal(again, both["ROME"], check_dtype=False, rtol=1e-6, atol=1e-6)
-    drawn = {name.split("_")[1]: e.draw() for name, e in published(tmp_path, chapter="03").items()}
+    drawn = {
+        name.split("_")[1]: e.draw()
+        for name, e in published_figures(tmp_path, chapter="03").items()
+    }
     assert list(drawn) == ["lists", "paper", "reading", "verdicts"]
     assert all(figure.axes for figure in drawn.values())

@@ -14,9 +14,9 @@ from helpers import UserError
 from helpers.paths import FIGURES
 from helpers.results import figure as figures
 from helpers.results.archive import DATA, About, Archive
-from helpers.results.figure import Drawing, drawing, published, save
+from helpers.results.figure import Drawing, drawing, published_figures, save
 
-published()  # imports all chapters
+published_figures()  # imports all chapters
 KINDS = [next(kind.published(), None) for kind in list(figures._REGISTRY.values())]
 COMMITTED = [each.name for each in KINDS if each and (FIGURES / f"{each.name}.png").exists()]
 
@@ -90,7 +90,7 @@ def test_every_figure_is_drawn_after_a_part_of_a_run_was_published(paper, parts,
     tables = {n: source.tables[n] for n in source.tables if re.fullmatch(parts, n)}
     first = {name: t[t["case_id"].isin(t["case_id"].unique()[:2])] for name, t in tables.items()}
     Archive(tmp_path / paper).put("partial", first, source.about)
-    entries = [entry for name, entry in published(tmp_path).items() if "partial" in name]
+    entries = [entry for name, entry in published_figures(tmp_path).items() if "partial" in name]
     assert entries
     for entry in entries:
         plt.close(entry.draw())

@@ -14,7 +14,7 @@ from book.tables import escaped
 from helpers.editing.editors import EDITORS
 from helpers.results import figure as registry
 from helpers.results.show import figure_output
-from helpers.results.style import method_line, plain, save_figure, told
+from helpers.results.style import method_line, save_figure, with_caption, without_mathematics
 
 
 def test_no_two_methods_look_the_same():
@@ -27,8 +27,8 @@ def test_no_two_methods_look_the_same():
 @pytest.mark.parametrize("text", ["costs $5 or $6", "$x_1$", r"$\frac{1}$", "no dollars"])
 def test_no_text_from_data_is_mathematics(text):
     """Two bare dollar signs would be, and what stands between them might not even parse."""
-    assert plain(text).replace(r"\$", "").count("$") == 0
-    figure = told(plt.figure(), text, text)
+    assert without_mathematics(text).replace(r"\$", "").count("$") == 0
+    figure = with_caption(plt.figure(), text, text)
     figure.canvas.draw()
     plt.close(figure)
 
@@ -58,7 +58,7 @@ def draw(monkeypatch):
         """A line."""
         drawn, axes = plt.subplots(figsize=(2, 2))
         axes.plot([0, 1], [0, 1])
-        return told(drawn, "It rises", "drawn from nothing")
+        return with_caption(drawn, "It rises", "drawn from nothing")
 
     return registry._REGISTRY["99_line"].draw
 

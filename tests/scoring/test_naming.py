@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.scoring.answers import Question, exclusive, score_answers
 from helpers.scoring.naming import fold, log_naming, mentions, names_of, starts, unaccented
 
@@ -101,13 +101,13 @@ BLANKS = "\u00a0\u2007\u2009\u202f\u3000\t"
 def test_a_name_is_the_same_whatever_signs_it_is_written_with(name, plain, signs):
     for sign in signs:
         written = name.replace(plain, sign)
-        assert compared(written) == compared(name)
+        assert comparable(written) == comparable(name)
         assert fold(written) == fold(name)
         assert mentions(f"It is near {written}.", [name])
         assert mentions(f"It is near {name}.", [written])
     for sign in INVISIBLE:
         written = f"{sign}{name[:3]}{sign}{name[3:]}{sign}"
-        assert compared(written) == compared(name)
+        assert comparable(written) == comparable(name)
         assert mentions(f"It is near {written}.", [name])
 
 
@@ -119,8 +119,8 @@ def test_a_longer_name_is_told_from_its_beginning_whatever_its_hyphen(sign):
 
 
 def test_letters_that_look_like_signs_are_letters():
-    assert compared("Hawaiʻi") != compared("Hawaii")
-    assert compared("Saʿdi") != compared("Sadi")
+    assert comparable("Hawaiʻi") != comparable("Hawaii")
+    assert comparable("Saʿdi") != comparable("Sadi")
 
 
 def test_places_are_those_of_the_text_that_is_searched():

@@ -18,7 +18,7 @@ import pytest
 from helpers import UserError
 from helpers.execute import ROW
 from helpers.paths import PARAMS
-from helpers.sweeps.drive import made_tables, report, run_file, run_sweep, sole_use, status
+from helpers.sweeps.drive import made_tables, run_file, run_sweep, sole_use, status, status_lines
 from helpers.sweeps.engines import local_engine, worker_environments
 from tests.sweeps.conftest import CASE_IDS, stored
 
@@ -92,7 +92,7 @@ def test_killed_workers_and_kernels_resume_and_failures_are_kept(toy, tmp_path):
     assert failed.error == "ValueError: no network for this model:\ntrain one first"
     assert "train one first" in Path(failed.notebook).read_text()
     assert whole.state == "waiting"
-    lines = list(report(status(groups)))
+    lines = list(status_lines(status(groups)))
     (told,) = [line for line in lines if "no network" in line]
     assert "no network for this model:\n    train one first\n" in told
     assert told.endswith(f"notebook: {failed.notebook}")
@@ -146,7 +146,7 @@ def test_how_far_a_sweep_is():
         ("d", 4, "failed", 1.0, "ValueError: no\nremedy", "d.ipynb"),
     ]
     names = ["run", "edits", "state", "seconds", "error", "notebook"]
-    lines = list(report(pd.DataFrame(rows, columns=names)))
+    lines = list(status_lines(pd.DataFrame(rows, columns=names)))
     assert lines[1:] == [
         "failed: d: ValueError: no\n    remedy\n  notebook: d.ipynb",
         "3 runs: 1 done, 1 waiting, 1 failed",

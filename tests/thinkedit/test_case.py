@@ -58,9 +58,9 @@ def test_steps_and_what_is_left_of_the_context(edits, facts):
     table = case.step_table(edits[0], facts).set_index("steps")
     assert table["chains"].to_dict() == {"1": 1, "2": 1, "overall": 2}
     assert table["deducible before"].to_dict() == {"1": 1, "2": 0, "overall": 1}
-    assert case.preservation(edits[0], facts) == (1.0, 0)
+    assert case.ckp_of_edit(edits[0], facts) == (1.0, 0)
     facts["known_before"] = True
-    assert case.preservation(edits[0], facts) == (2.0, 1)
+    assert case.ckp_of_edit(edits[0], facts) == (2.0, 1)
 
 
 def test_of_chains_of_one_length_the_one_that_kept_most_is_shown(edits, facts):

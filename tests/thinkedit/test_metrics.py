@@ -30,7 +30,7 @@ from helpers.thinkedit.metrics import (
     sums_of,
     terms_of,
 )
-from helpers.thinkedit.tables import evaluate
+from helpers.thinkedit.tables import terms_of_runs
 
 Pairs = list[tuple[float, float]]
 
@@ -159,7 +159,7 @@ def test_pooling_weighs_edits_by_what_they_hold():
 @pytest.mark.parametrize("measure", ["IFR", OWN, "CKP"])
 def test_intervals_cover_the_mean_of_the_edits_they_are_drawn_from(model, measure):
     """The stored edits are the population; Student's own interval covers it in 16 to 94 of 100 samples."""
-    found = evaluate((archive("thinkedit").get(f"{model}_recalled-{model}"),))
+    found = terms_of_runs((archive("thinkedit").get(f"{model}_recalled-{model}"),))
     terms = found.query("method == 'memit' and mode == 'independent' and measure == @measure")
     population = capped_ratios(sums_of(terms)).to_numpy()
     draws = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 from helpers.thinkedit.probes import (
     OTHER_RIVALS,
-    kind_of,
+    kind_of_question,
     kinds_of,
     neighbours_of,
     probes_of,
@@ -26,7 +26,7 @@ from helpers.thinkedit.probes import (
     ],
 )
 def test_kinds(question, kind):
-    assert kind_of(question) == kind
+    assert kind_of_question(question) == kind
 
 
 def test_rivals_are_of_the_kind_and_never_correct(edits):
@@ -38,7 +38,9 @@ def test_rivals_are_of_the_kind_and_never_correct(edits):
     more = {"who": frozenset({"Bo", "Di", "Flo", "Gus", "ADA"})}
     assert rivals_of(friend, edits[0], more) == ("Di", "Flo", "Gus")
     # What the edit makes true is no rival of what was true.
-    towns = {kind_of(edits[0].facts[0].question): frozenset({"Bonn", "Lima", "OSLO", "Turin"})}
+    towns = {
+        kind_of_question(edits[0].facts[0].question): frozenset({"Bonn", "Lima", "OSLO", "Turin"})
+    }
     assert rivals_of(edits[0].facts[0], edits[0], towns) == ("Bonn", "Lima", "Turin")
 
 

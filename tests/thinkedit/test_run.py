@@ -24,7 +24,7 @@ from helpers.thinkedit.metrics import Known
 from helpers.thinkedit.probes import kinds_of, probes_of, request_of
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
-from helpers.thinkedit.tables import evaluate
+from helpers.thinkedit.tables import terms_of_runs
 
 
 class RandomEditor(Editor):
@@ -325,7 +325,7 @@ def test_publishing_fewer_edits_keeps_what_more_are_compared_with(tiny, publishi
     run = publishing(editor, modes=["sequential"], first=2)
     counts = run.joined("exact").groupby("mode")["case_id"].nunique()
     assert counts.to_dict() == {"before": 3, "independent": 3, "sequential": 2}
-    found = evaluate((run,), rule=Known(threshold=0.0))
+    found = terms_of_runs((run,), rule=Known(threshold=0.0))
     edits = found.groupby("mode")["edit"].nunique()
     assert edits.to_dict() == {"independent": 3, "sequential": 2}
 
@@ -340,7 +340,7 @@ def test_placebos_make_no_edit_again(tiny, publishing, edits, monkeypatch):
     run = publishing(editor, modes=["independent", "placebo"])
     assert editor.calls == 2  # the chunks of the edits themselves
     assert set(run.joined("exact")["mode"]) == {"before", "independent", "placebo"}
-    assert evaluate((run,), rule=Known(threshold=0.0)).query("mode == 'placebo'").size
+    assert terms_of_runs((run,), rule=Known(threshold=0.0)).query("mode == 'placebo'").size
 
 
 def test_where_responses_are_drawn_the_unedited_model_is_drawn_twice(tiny, publishing):

@@ -9,12 +9,12 @@ import pytest
 
 from helpers.paths import PACKAGED
 from helpers.results.archive import About, Archive, ArchiveError, Run, archive
-from helpers.results.figure import published
+from helpers.results.figure import published_figures
 from helpers.results.statistics import paired
 from helpers.results.text import with_interval
 from helpers.thinkedit import knowgic, metrics, tables
 from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known, chain_index
-from helpers.thinkedit.tables import caption_of, evaluate, facts_of
+from helpers.thinkedit.tables import caption_of_runs, facts_of, terms_of_runs
 
 MINI = knowgic.load_edits("mini")
 CHAINS = chain_index(MINI)
@@ -48,7 +48,7 @@ def sampled() -> dict[str, pd.DataFrame]:
 
 
 def evaluated(parts: dict[str, pd.DataFrame]):
-    return evaluate((run_of(parts),), estimator="sampled")
+    return terms_of_runs((run_of(parts),), estimator="sampled")
 
 
 def row(table: pd.DataFrame, method: str) -> pd.Series:
@@ -159,7 +159,7 @@ def test_what_published_edits_leave(model, method, left, edits):
     ]
     whole = {case for (case, _), items in longer.items() if {(case, i) for i in items} <= known}
     assert (len(whole), longer.index.unique("case_id").size) == (left, edits)
-    found = tables.deep_table(evaluate((run,)), mode="independent")
+    found = tables.deep_table(terms_of_runs((run,)), mode="independent")
     assert row(found, method)["Deep-edited"] == pytest.approx(1 - left / edits)
 
 
@@ -178,7 +178,7 @@ def test_facts_are_counted_by_what_they_are_about(model):
                 direct = edit.direct_fact is not None and fact.key == edit.direct_fact.key
                 kind = kinds[0 if direct else 1 if own else 2]
                 ratios[kind] += [one["after"] / one["before"]] * bool(one["known_before"])
-    found = row(tables.measure_table(evaluate((run,)), kinds, mode="independent"), "memit")
+    found = row(tables.measure_table(terms_of_runs((run,)), kinds, mode="independent"), "memit")
     assert [found[f"{kind} terms"] for kind in kinds] == [len(ratios[kind]) for kind in kinds]
     pooled = [found[f"{kind} pooled"].ratio for kind in kinds]
     assert pooled == pytest.approx([np.mean(ratios[kind]) for kind in kinds])
@@ -203,14 +203,14 @@ def test_no_ratio_of_an_improbable_fact_is_set_next_to_the_paper():
     """Known by rank alone, a fact can become a million times as probable; by probability 20 times."""
     for model in KNOWGIC:
         run = archive("thinkedit").get(model)
-        ratios = evaluate((run,)).query("measure in ['IFR', 'CKP']")
+        ratios = terms_of_runs((run,)).query("measure in ['IFR', 'CKP']")
         assert ratios["ratio"].max() < 1 / DEFAULT.threshold
-        by_rank = evaluate((run,), rule=BY_RANK).query("measure in ['IFR', 'CKP']")
+        by_rank = terms_of_runs((run,), rule=BY_RANK).query("measure in ['IFR', 'CKP']")
         assert by_rank["ratio"].max() > 100
 
 
 def test_harry_potters_edit_is_what_qwens_pooled_ifr_rests_on():
-    found = evaluate((archive("thinkedit").get("qwen2.5-coder-1.5b"),), rule=BY_RANK)
+    found = terms_of_runs((archive("thinkedit").get("qwen2.5-coder-1.5b"),), rule=BY_RANK)
     longer = row(tables.length_table(found, mode="independent"), "rome")
     pooled = longer[f"{tables.LONGER} pooled"]
     assert pooled.ratio == pytest.approx(0.307, abs=0.001)
@@ -223,7 +223,7 @@ def test_harry_potters_edit_is_what_qwens_pooled_ifr_rests_on():
 
 def test_app_is_shown_with_its_price():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
-    plain, with_app = tables.split_app(evaluate((run,)))
+    plain, with_app = tables.split_app(terms_of_runs((run,)))
     table = tables.app_table(plain, with_app, mode="independent")
     assert set(table["IFR edits"]) == {40}  # the same edits on both sides
     prices = table.set_index(["method", "APP"])["Efficacy"].to_dict()
@@ -248,7 +248,7 @@ def test_intervals_by_wording_are_of_edits_that_share_a_prompt():
     low, high = map(float, ends)
     over_edits = row(
         tables.measure_table(
-            evaluate((archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m"),)),
+            terms_of_runs((archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m"),)),
             ["CKP"],
             mode="independent",
         ),
@@ -312,12 +312,12 @@ def test_a_second_draw_is_the_floor_of_every_mode(sampled):
 
 def test_an_edit_is_compared_with_its_placebo(sampled):
     parts = {**sampled, "sampled: rome, placebo": sampled["sampled: none, before"]}
-    table = tables.placebo_table(evaluated(parts)).set_index(["method", "measure"])
+    table = tables.placebo_differences(evaluated(parts)).set_index(["method", "measure"])
     assert table.loc[("rome", "IFR"), "difference"].startswith("-1.00 ")
     assert table.loc[("rome", "CKP"), "difference"].startswith("+0.00 ")
     assert set(table.index.get_level_values("method")) == {"rome"}
     with pytest.raises(ArchiveError, match=r"modes: \[independent, placebo\]"):
-        tables.placebo_table(evaluated(sampled))
+        tables.placebo_differences(evaluated(sampled))
 
 
 def test_placebos_are_rows_next_to_their_editors_and_named_in_a_sentence(sampled):
@@ -405,7 +405,7 @@ def test_a_family_of_tests_is_one_measure_of_one_model():
 
 def test_prune_is_not_counted_again_where_it_is_memit():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
-    found = tables.split_app(evaluate((run,)))[0]
+    found = tables.split_app(terms_of_runs((run,)))[0]
     alone = tables.longer_table(found, mode="independent")
     assert {"memit"} == {"memit", "prune"} & {*alone["method"]}
     sequences = tables.longer_table(found, mode="sequential")
@@ -414,7 +414,7 @@ def test_prune_is_not_counted_again_where_it_is_memit():
 
 def test_mend_is_called_undertrained_wherever_it_has_a_row():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
-    found = tables.split_app(evaluate((run,)))[0]
+    found = tables.split_app(terms_of_runs((run,)))[0]
     others = found[found["method"] != "mend"]
     for terms, noted in ((found, True), (others, False)):
         shown = [
@@ -439,7 +439,7 @@ def test_the_threshold_for_known_facts_is_the_readers():
 def test_titles_of_published_figures_are_what_is_stored():
     """Every figure of stored tables is drawn; one of their counts is made anew."""
     told = {}
-    for name, entry in published(chapter="06").items():
+    for name, entry in published_figures(chapter="06").items():
         figure = entry.draw()
         titles = (axes.get_title() for axes in figure.axes)
         told[name] = " ".join([figure.get_suptitle(), figure.get_supxlabel(), *titles])
@@ -460,13 +460,15 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
     rows = exact_table(*facts, *(lead(edit.case_id, 1.0) for edit in MINI))
     parts = {f"exact: {part}": rows for part in ("none, before", "rome, sequential")}
     parts["exact: rome, independent"] = rows
-    assert [*published(tmp_path, chapter="06")] == ["06_recalled_links"]
+    assert [*published_figures(tmp_path, chapter="06")] == ["06_recalled_links"]
     run = run_of(parts)
     into = Archive(tmp_path / "thinkedit")
     into.put("m", run.tables, run.about)
-    drawn = {name: entry.draw() for name, entry in published(tmp_path, chapter="06").items()}
+    drawn = {
+        name: entry.draw() for name, entry in published_figures(tmp_path, chapter="06").items()
+    }
     plt.close("all")
     of_run = {"06_ckp", "06_ifr_against_ckp", "06_direct_against_chains"}
     assert set(drawn) == {"06_recalled_links", *of_run}
-    caption = caption_of([into.get("m")], "x")
+    caption = caption_of_runs([into.get("m")], "x")
     assert caption == "ours: m, 3 edits, edits of mini, preset tuned, float32 on cpu, x"

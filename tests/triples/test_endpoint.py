@@ -11,7 +11,7 @@ from helpers import UserError
 from helpers.triples import endpoint as module
 from helpers.triples.endpoint import Endpoint
 from helpers.triples.graph import read_graph
-from helpers.triples.store import Fact, TripleStore
+from helpers.triples.store import TripleFact, TripleStore
 
 QUERY = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s"
 
@@ -46,7 +46,9 @@ def server(monkeypatch):
     names = ["Peru", "Chile", "Bolivia", "Brazil", "Ecuador"]
     borders = ((a, b) for a in names for b in names if a != b)
     played = HTTPServer(("127.0.0.1", 0), _Handler)
-    played.store = TripleStore(Fact(a, ("country",), "P47", b, ("country",)) for a, b in borders)
+    played.store = TripleStore(
+        TripleFact(a, ("country",), "P47", b, ("country",)) for a, b in borders
+    )
     played.agents, played.failures, played.broken, played.waits = [], [], False, waits
     thread = threading.Thread(target=played.serve_forever, args=(0.05,), daemon=True)
     thread.start()

@@ -15,15 +15,22 @@ from helpers.triples.sources import (
     packaged_triples,
     read_facts,
 )
-from helpers.triples.store import Edge, Fact, TripleStore, entity_id, entity_iri, relation_iris
+from helpers.triples.store import (
+    Edge,
+    TripleFact,
+    TripleStore,
+    entity_id,
+    entity_iri,
+    relation_iris,
+)
 from tools.collect.__main__ import write_facts
 
 COUNTRY = ("country",)
 
 
 def test_facts_come_back_with_labels_types_and_dates():
-    member = Fact("NATO", ("organization",), "<member>", "Peru", COUNTRY, "2023-04", "2024")
-    store = TripleStore([Fact("Peru", COUNTRY, "P47", "Chile", COUNTRY), member])
+    member = TripleFact("NATO", ("organization",), "<member>", "Peru", COUNTRY, "2023-04", "2024")
+    store = TripleStore([TripleFact("Peru", COUNTRY, "P47", "Chile", COUNTRY), member])
     graph = read_graph(store, ["P47", "<member>"])
     assert set(graph.edges) == {
         Edge("country/Peru", "P47", "country/Chile"),
@@ -36,7 +43,7 @@ def test_facts_come_back_with_labels_types_and_dates():
 
 def test_the_first_of_several_periods_counts():
     periods = [
-        Fact("Ronaldo", ("person",), "P54", "United", ("club",), y) for y in ("2021", "2003")
+        TripleFact("Ronaldo", ("person",), "P54", "United", ("club",), y) for y in ("2021", "2003")
     ]
     assert [edge.start for edge in read_graph(TripleStore(periods), ["P54"]).edges] == ["2003"]
 
@@ -95,7 +102,9 @@ def test_a_table_of_your_own_is_read_and_written(tmp_path):
     path.write_text("subject\trelation\tobject\tstart\nApple\tP176\tiPod\t2001\n", encoding="utf-8")
     graph = read_graph(open_source(str(path)), ["P176"])
     assert graph.edges == (Edge("thing/Apple", "P176", "thing/iPod", "2001"),)
-    fact = Fact("Peru", COUNTRY, "P47", "Chile", ("country", "republic"), "1929", None, "test")
+    fact = TripleFact(
+        "Peru", COUNTRY, "P47", "Chile", ("country", "republic"), "1929", None, "test"
+    )
     write_facts([fact, fact], path)
     assert read_facts(path) == (fact,)
 

@@ -9,12 +9,12 @@ from dataclasses import fields
 from pathlib import Path
 
 from helpers.triples.sources import FACTS, packaged_relations, read_facts
-from helpers.triples.store import Fact
+from helpers.triples.store import TripleFact
 from tools.collect import geography as geo
 from tools.collect.factbook import factbook
 
 
-def write_facts(facts: Iterable[Fact], path: Path) -> None:
+def write_facts(facts: Iterable[TripleFact], path: Path) -> None:
     """Write facts as ``read_facts`` reads them, sorted, without repetitions."""
     rows = {
         (
@@ -25,7 +25,7 @@ def write_facts(facts: Iterable[Fact], path: Path) -> None:
     }
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
-        writer.writerow(field.name for field in fields(Fact))
+        writer.writerow(field.name for field in fields(TripleFact))
         for relation, subject, subject_types, *rest in sorted(rows):
             writer.writerow([subject, subject_types, relation, *rest])
 

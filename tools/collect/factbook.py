@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
-from helpers.triples.store import Fact
+from helpers.triples.store import TripleFact
 from tools.collect.geography import VOCABULARY, Countries, Country, source
 
 ORGANISATIONS, RELIGIONS = VOCABULARY["organisations"], VOCABULARY["religions"]
@@ -47,7 +47,7 @@ _STOP = re.compile(
 _ROMAN = re.compile(r"[IVX]+")  # after a monarch's name
 
 
-def factbook(countries: Countries) -> Iterator[Fact]:
+def factbook(countries: Countries) -> Iterator[TripleFact]:
     """Every fact taken from the profiles."""
     for country, profile in _profiles(countries):
         yield from _lists(country, profile, countries)
@@ -78,11 +78,13 @@ def _text(profile: dict[str, Any], *path: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _fact(country: Country, relation: str, value: str, kind: str, start: str | None = None) -> Fact:
-    return Fact(country.name, ("country",), relation, value, (kind,), start, source=_SOURCE)
+def _fact(
+    country: Country, relation: str, value: str, kind: str, start: str | None = None
+) -> TripleFact:
+    return TripleFact(country.name, ("country",), relation, value, (kind,), start, source=_SOURCE)
 
 
-def _lists(country: Country, profile: dict[str, Any], countries: Countries) -> Iterator[Fact]:
+def _lists(country: Country, profile: dict[str, Any], countries: Countries) -> Iterator[TripleFact]:
     """Lists of names of one kind; people listed by their country's name are no ethnic group."""
     for relation, (path, kind, words) in _LISTS.items():
         text = _text(profile, *path)
@@ -101,7 +103,7 @@ def _lists(country: Country, profile: dict[str, Any], countries: Countries) -> I
 
 def _country_lists(
     country: Country, profile: dict[str, Any], countries: Countries
-) -> Iterator[Fact]:
+) -> Iterator[TripleFact]:
     """Lists of countries: neighbours and trade partners."""
     for relation, path in _COUNTRY_LISTS.items():
         for name in names(_text(profile, *path), words=8, stop=False):
@@ -110,7 +112,7 @@ def _country_lists(
                 yield _fact(country, relation, other.name, "country")
 
 
-def _memberships(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
+def _memberships(country: Country, profile: dict[str, Any]) -> Iterator[TripleFact]:
     """Full members only: observers, partners and candidates are marked in parentheses."""
     text = _text(profile, "Government", "International organization participation")
     for piece in text.split(","):
@@ -119,7 +121,7 @@ def _memberships(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
             yield _fact(country, "P463", ORGANISATIONS[name], "organization")
 
 
-def _divisions(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
+def _divisions(country: Country, profile: dict[str, Any]) -> Iterator[TripleFact]:
     """Administrative divisions: what follows the count, native names replaced by English ones."""
     text = _text(profile, "Government", "Administrative divisions")
     _, _, listed = text.partition(";")
@@ -129,7 +131,7 @@ def _divisions(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
                 yield _fact(country, "P150", name, "administrative region")
 
 
-def _waters(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
+def _waters(country: Country, profile: dict[str, Any]) -> Iterator[TripleFact]:
     """Major rivers and lakes."""
     rivers = _text(profile, "Geography", "Major rivers (by length in km)")
     lakes = _text(profile, "Geography", "Major lakes (area sq km)", "fresh water lake(s)")
@@ -148,7 +150,7 @@ def _waters(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
             yield _fact(country, "P206", label, "body of water")
 
 
-def _single(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
+def _single(country: Country, profile: dict[str, Any]) -> Iterator[TripleFact]:
     """Facts with one answer: capital, highest point, demonym."""
     paths = {
         "P36": (("Government", "Capital", "name"), "city"),
@@ -164,7 +166,7 @@ def _single(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
             yield _fact(country, relation, value, kind)
 
 
-def _leaders(country: Country, profile: dict[str, Any]) -> Iterator[Fact]:
+def _leaders(country: Country, profile: dict[str, Any]) -> Iterator[TripleFact]:
     """Head of state (P35) and head of government (P6) with the day they took office."""
     for relation, key in (("P35", "chief of state"), ("P6", "head of government")):
         text = _TAG.sub(" ", _text(profile, "Government", "Executive branch", key))

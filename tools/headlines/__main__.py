@@ -22,7 +22,7 @@ from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.thinkedit import tables
-from helpers.thinkedit.tables import evaluate, is_recalled
+from helpers.thinkedit.tables import is_recalled, terms_of_runs
 from tools.headlines import klob, peak, thinkedit
 from tools.headlines.headline import Headline
 
@@ -74,7 +74,7 @@ def editors_table() -> pd.DataFrame:
                 cells = {title: f"{means[metric]:.0f}" for metric, title in _PEAK.items()}
                 rows[label, run.about.source["model"]] = {**cells, "n": str(len(records))}
     for run in filter(is_recalled, own_runs):
-        found = evaluate((run,))
+        found = terms_of_runs((run,))
         whole = tables.technique_table(found, mode="independent").set_index("method")["CKP"]
         for row in tables.deep_table(found, mode="independent").to_dict("records"):
             own = rows.get((method_label(row["method"]), row["model"]), {})

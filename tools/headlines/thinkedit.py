@@ -6,7 +6,7 @@ from helpers.results.archive import Run, archive
 from helpers.results.statistics import Estimate
 from helpers.thinkedit import tables
 from helpers.thinkedit.metrics import DEEP, OWN
-from helpers.thinkedit.tables import evaluate
+from helpers.thinkedit.tables import terms_of_runs
 from tools.headlines.headline import Headline, UnsupportedError, ranged
 
 _MODELS = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b")
@@ -55,7 +55,7 @@ def headlines() -> list[Headline]:
 
 def _memit(run: Run) -> dict[str, Estimate]:
     """MEMIT's share of deep edits, IFR, and what it leaves of each kind of fact; each edit alone."""
-    table = tables.measure_table(evaluate((run,)), _NAMES, mode="independent")
+    table = tables.measure_table(terms_of_runs((run,)), _NAMES, mode="independent")
     (row,) = table.query("method == 'memit'").to_dict("records")
     ends = ("", " low", " high", " edits")
     return {name: Estimate(*(row[f"{name}{end}"] for end in ends)) for name in _NAMES}

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.thinkedit.graph import MAX_STEPS, Triplet, add_triplet
 from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
 
@@ -53,7 +53,7 @@ def recalled_edits(facts: pd.DataFrame) -> Recalled:
     kept = {edge: _kept(found[edge], rng) for edge in order}
     answers: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for relation, subject, goal in facts[["relation", "subject", "object"]].to_numpy(str):
-        answers[relation][compared(subject)].add(compared(goal))  # proposed, known or not
+        answers[relation][comparable(subject)].add(comparable(goal))  # proposed, known or not
     edits = tuple(
         _edit(graph, edge, kept[edge], answers, case_id, rng)
         for case_id, edge in enumerate(order, start=1)
@@ -113,8 +113,8 @@ def _edit(
     """The edit to another object of the relation: no answer, and not on the edit's own chains."""
     kind, fact = graph.edges[edge]["kind"], graph.edges[edge]["fact"]
     passed = {name for path in paths for name in path}
-    wrong = sorted(o for o in _objects(graph, kind) if compared(o) not in answers[kind][edge[0]])
-    new = str(rng.choice([o for o in wrong if compared(o) not in passed] or wrong))
+    wrong = sorted(o for o in _objects(graph, kind) if comparable(o) not in answers[kind][edge[0]])
+    new = str(rng.choice([o for o in wrong if comparable(o) not in passed] or wrong))
     chains = tuple(Chain(tuple(graph.edges[e]["fact"] for e in pairwise(path))) for path in paths)
     return Edit(case_id, fact.subject, fact.prompt, fact.object, new, chains)
 

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.models.language_model import LanguageModel
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.results.store import Cases, ResultsStore
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions, names_of
@@ -100,7 +100,7 @@ def together(stores: Sequence[Store], entities: Iterable[str]) -> list[Proposal]
     """The proposals of several stores; of the same fact, the first one's counts."""
     found: dict[tuple[str, str, str], Proposal] = {}
     for store, entity in product(stores, entities):
-        for proposal in store.get(compared(entity), ()):
+        for proposal in store.get(comparable(entity), ()):
             found.setdefault(proposal.key, proposal)
     return list(found.values())
 
@@ -121,7 +121,7 @@ def recalled_facts(
     clozes: dict[str, str] = {}
     tables: list[pd.DataFrame] = []
     known: set[str] = set()
-    frontier = {compared(name): name for name in subjects}
+    frontier = {comparable(name): name for name in subjects}
     for number in range(1, rounds + 1):
         proposals = _drawn(together(stores, frontier.values()))
         known |= set(frontier)
@@ -136,7 +136,7 @@ def recalled_facts(
         table["likely"] = table["probability"] >= least
         tables.append(table)
         reached = table.loc[table["likely"], "object"]
-        frontier = {compared(name): name for name in reached if compared(name) not in known}
+        frontier = {comparable(name): name for name in reached if comparable(name) not in known}
     table = pd.concat(tables, ignore_index=True)
     table["asked"] = table["likely"] & _around(table)
     asked = table.loc[table["asked"], ["subject", "relation", "object"]].to_numpy(str)
@@ -174,7 +174,8 @@ def _around(table: pd.DataFrame) -> pd.Series:
     can be on no chain but their own.
     """
     ends = [
-        (compared(s), compared(o)) for s, o in zip(table["subject"], table["object"], strict=True)
+        (comparable(s), comparable(o))
+        for s, o in zip(table["subject"], table["object"], strict=True)
     ]
     likely = zip(ends, table["likely"], strict=True)
     graph = nx.DiGraph(end for end, probable in likely if probable and end[0] != end[1])

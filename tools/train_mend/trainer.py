@@ -37,7 +37,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
 from helpers.paths import PACKAGED, written_whole
 from helpers.triples.sources import packaged_triples
-from helpers.triples.store import Fact
+from helpers.triples.store import TripleFact
 
 TEMPLATES = PACKAGED / "mend" / "templates.yaml"
 FIRST_RATE = -2e-4  # of the updates; negative, as they descend
@@ -71,7 +71,7 @@ def packaged_records(*, per_relation: int = 80, seed: int = 0) -> list[TrainingR
 
 
 def _of_relation(
-    facts: Sequence[Fact], templates: Sequence[str], count: int, generator: random.Random
+    facts: Sequence[TripleFact], templates: Sequence[str], count: int, generator: random.Random
 ) -> list[TrainingRecord]:
     answers = defaultdict(set)
     for fact in facts:

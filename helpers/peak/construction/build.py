@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from helpers.params import one_of, within
+from helpers.params import check_range, one_of
 from helpers.peak.metrics import AnswerFilter
 from helpers.peak.records import PeakRecord
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions
 from helpers.triples.graph import Graph
@@ -68,13 +68,13 @@ class PeakSettings:
     def __post_init__(self) -> None:
         for name in ("correct", "hard", "locality"):
             fewest, most = getattr(self, name)
-            within(f"fewest of {name}", fewest, 0)
-            within(f"most of {name}", most, max(fewest, 1))
+            check_range(f"fewest of {name}", fewest, 0)
+            check_range(f"most of {name}", most, max(fewest, 1))
         for name in ("random_false", "paraphrases", "seed"):
-            within(name, getattr(self, name), 0)
+            check_range(name, getattr(self, name), 0)
         one_of("link_steps", self.link_steps, (1, 2))
         if self.per_relation is not None:
-            within("per_relation", self.per_relation, 1)
+            check_range("per_relation", self.per_relation, 1)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Linked:
         self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Labels of hard and of random false answers to o*, none excluded; None where too few."""
-        taken = {compared(label) for label in excluded}
+        taken = {comparable(label) for label in excluded}
         kinds = self.graph.entities[target].types
         peers = set[str]().union(*(self._of_type[kind] for kind in kinds)) - {target}
         for steps in range(1, settings.link_steps + 1):
@@ -178,7 +178,7 @@ class Linked:
             hard = self._sample(links & peers, taken, settings.hard[1], rng)
             if len(hard) < settings.hard[0]:
                 continue
-            also_taken = taken | {compared(label) for label in hard}
+            also_taken = taken | {comparable(label) for label in hard}
             far = self._sample(peers - links, also_taken, settings.random_false, rng)
             if len(far) == settings.random_false:
                 return hard, far
@@ -192,8 +192,8 @@ class Linked:
         enough = min(len(ordered), number + len(taken))  # even if all taken are drawn
         for identifier in rng.sample(ordered, enough):
             label = self.graph.label(identifier)
-            if compared(label) not in taken and len(labels) < number:
-                labels.setdefault(compared(label), label)
+            if comparable(label) not in taken and len(labels) < number:
+                labels.setdefault(comparable(label), label)
         return tuple(labels.values())
 
 
@@ -219,7 +219,7 @@ class _Maker:
         for key in random.Random(settings.seed).sample(keys, len(keys)):
             subject, relation = key
             outcome: PeakRecord | str
-            name = (compared(graph.label(subject)), relation)
+            name = (comparable(graph.label(subject)), relation)
             if relation not in wanted:
                 outcome = "relation has templates"
             elif name in named:
@@ -255,15 +255,15 @@ class _Maker:
         others = [wording for wording in wordings.all if wording != prompt]
         others = rng.sample(others, min(settings.paraphrases, len(others)))
         subject = graph.label(key[0])
-        labels = {compared(graph.label(o)) for o in (*known, key[0])}
+        labels = {comparable(graph.label(o)) for o in (*known, key[0])}
         failed = ["object to append"]
         for target in rng.sample(list(targets), min(_TARGETS_TRIED, len(targets))):
             label = graph.label(target)
             # A temporal o* is itself known; what must not happen is a twin among O.
-            twin = compared(label) in {compared(graph.label(o)) for o in drawn}
+            twin = comparable(label) in {comparable(graph.label(o)) for o in drawn}
             if twin or mentions(prompt.replace(SLOT, subject), [label]):
                 continue
-            excluded = labels | {compared(label)}
+            excluded = labels | {comparable(label)}
             false = self.linked.false_answers(target, excluded=excluded, settings=settings, rng=rng)
             if false is None:
                 failed.append("hard and random false answers")
@@ -284,7 +284,7 @@ class _Maker:
         """Prompts about other subjects whose answer is one of O and never o* (PEAK, Section 5.1)."""
         graph = self.graph
         prompts: list[tuple[str, str]] = []
-        subject = compared(graph.label(fact[0]))
+        subject = comparable(graph.label(fact[0]))
         for answer in rng.sample(list(correct), len(correct)):
             if len(prompts) == self.settings.locality[1]:
                 break
@@ -295,8 +295,11 @@ class _Maker:
             for other in sorted(drawn, key=lambda key: len(graph.answers[key])):
                 template = rng.choice(templates_of(self.templates, other[1]).clozes)
                 prompt = template.replace(SLOT, graph.label(other[0]))
-                answers = {compared(graph.label(a)) for a in graph.answers[other]}
-                if compared(graph.label(other[0])) == subject or compared(target_label) in answers:
+                answers = {comparable(graph.label(a)) for a in graph.answers[other]}
+                if (
+                    comparable(graph.label(other[0])) == subject
+                    or comparable(target_label) in answers
+                ):
                     continue
                 if not mentions(prompt, [label, target_label]):
                     prompts.append((prompt, label))
@@ -311,7 +314,7 @@ def _usable(graph: Graph, key: Key, identifiers: Iterable[str]) -> list[str]:
     for identifier in identifiers:
         label = graph.label(identifier)
         if len(label) <= LONGEST_LABEL and SLOT not in label and not mentions(subject, [label]):
-            by_label.setdefault(compared(label), identifier)
+            by_label.setdefault(comparable(label), identifier)
     return list(by_label.values())
 
 
@@ -323,7 +326,7 @@ class FilterSettings(AnswerFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within("least_correct", self.least_correct, 0)
+        check_range("least_correct", self.least_correct, 0)
 
 
 @dataclass(frozen=True)
@@ -344,7 +347,7 @@ class Filtered:
         return list(zip(KNOWN_STEPS.values(), left.tolist(), strict=True))
 
 
-def questions(records: Sequence[PeakRecord]) -> list[Question]:
+def list_questions(records: Sequence[PeakRecord]) -> list[Question]:
     """Edit prompt and all answers of each record: correct, hard false, random false."""
     return [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
 

@@ -24,12 +24,12 @@ from helpers.peak.construction.build import (
     apply_filter,
     build_counterfactual,
     build_temporal,
-    questions,
+    list_questions,
 )
 from helpers.results.archive import About, Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
-from helpers.results.style import PALETTE, told
+from helpers.results.style import PALETTE, with_caption
 from helpers.scoring.answers import score_answers
 from helpers.triples.graph import read_graph, relations_in
 from helpers.triples.sources import open_source
@@ -105,7 +105,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
         filtered = {}
         for name, part in built.items():
             if part.records:
-                scores = score_answers(lm, questions(part.records))
+                scores = score_answers(lm, list_questions(part.records))
                 filtered[name] = apply_filter(part.records, scores, limits)
         return construction_run(params, lm, built, filtered).tables
 
@@ -146,7 +146,7 @@ def construction_funnel(run: Run) -> Figure:
     source = run.about.source
     made_of = f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
     note = f"{made_of}, rule {source['rule']}\nIn colour: the two steps that keep least"
-    return told(drawn, f"{name} loses the largest shares at {' and '.join(steps)}", note)
+    return with_caption(drawn, f"{name} loses the largest shares at {' and '.join(steps)}", note)
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from helpers import UserError
 from helpers.models.tokens import Prompt
 from helpers.paths import PACKAGED, digest_of, in_one_line
-from helpers.records import compared, read_all
+from helpers.records import comparable, read_all
 from helpers.results.store import settings_key
 from helpers.scoring.naming import Aliases, mentions, names_of
 from helpers.thinkedit.graph import (
@@ -129,7 +129,7 @@ class Journal:
         content = path.read_bytes() if path.exists() else b""
         complete = content[: content.rfind(b"\n") + 1]
         lines = enumerate(complete.splitlines(), start=1)
-        records = read_all(((f"{path}, line {number}", line) for number, line in lines), _read)
+        records = read_all(((f"{path}, line {number}", line) for number, line in lines), _read_step)
         if len(content) > len(complete):
             warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=2)
             os.truncate(path, len(complete))
@@ -153,7 +153,7 @@ class Journal:
     def record(self, kind: str, request: Mapping[str, Any], outcome: Any) -> None:
         """Write a step that the record lacks."""
         step = {"kind": kind, "request": request, "outcome": outcome}
-        line = (_text({**step, "digest": _digest(step)}) + "\n").encode()
+        line = (_text({**step, "digest": _digest_of_step(step)}) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.path.open("ab") as stream:
@@ -168,14 +168,14 @@ class Journal:
         self._outcomes[_text([kind, request])] = outcome
 
 
-def _read(line: bytes) -> dict[str, Any]:
+def _read_step(line: bytes) -> dict[str, Any]:
     record = json.loads(line)
-    if not isinstance(record, dict) or record.pop("digest", "") != _digest(record):
+    if not isinstance(record, dict) or record.pop("digest", "") != _digest_of_step(record):
         raise ValueError("no line of a run; restore the file, or delete the rest and decide again")
     return record
 
 
-def _digest(step: Mapping[str, Any]) -> str:
+def _digest_of_step(step: Mapping[str, Any]) -> str:
     return digest_of(json.dumps(step, default=asdict).encode())
 
 
@@ -310,7 +310,7 @@ class Session:
         """The store's facts about entities in words, one a subject and relation: in the graph if possible."""
         found: dict[tuple[str, str], Triplet] = {}
         near = self.growth.graph
-        for proposal in chain.from_iterable(self.store.get(compared(e), ()) for e in entities):
+        for proposal in chain.from_iterable(self.store.get(comparable(e), ()) for e in entities):
             reads = self.wordings.relations[proposal.relation].reads
             triplet = Triplet(proposal.subject, reads, proposal.object)
             own, other = triplet.key[:2], triplet.key[2]

@@ -14,7 +14,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from helpers.paths import PACKAGED
-from helpers.records import compared
+from helpers.records import comparable
 from helpers.triples.graph import Graph, read_graph
 from helpers.triples.sources import open_source
 
@@ -49,7 +49,7 @@ class Wordings:
 
     def name(self, label: str) -> str:
         """The name an entity has in recalled graphs."""
-        return self.canonical.get(compared(label), label)
+        return self.canonical.get(comparable(label), label)
 
     def read(self, sentence: str) -> tuple[str, str, str] | None:
         """The fact that a sentence words as one of the relations does: subject, ``reads``, object."""
@@ -69,8 +69,8 @@ def read_wordings() -> Wordings:
     return Wordings(
         relations,
         tuple((question, answer) for question, answer in content["examples"]),
-        {compared(name): tuple(others) for name, others in aliases},
-        {compared(other): name for name, others in aliases for other in others},
+        {comparable(name): tuple(others) for name, others in aliases},
+        {comparable(other): name for name, others in aliases for other in others},
     )
 
 
@@ -86,7 +86,7 @@ class Proposal:
     @property
     def key(self) -> tuple[str, str, str]:
         """Case-folded identity, whoever proposed it."""
-        return compared(self.subject), self.relation, compared(self.object)
+        return comparable(self.subject), self.relation, comparable(self.object)
 
 
 @cache
@@ -130,7 +130,7 @@ def _bearers(graph: Graph) -> set[str]:
             countries[edge.object].add(edge.subject)
     alike = defaultdict[str, list[str]](list)
     for identifier, entity in graph.entities.items():
-        alike[compared(entity.label)].append(identifier)
+        alike[comparable(entity.label)].append(identifier)
     kept = set()
     for ids in alike.values():
         bearer = max(ids, key=lambda i: (facts[i], i))

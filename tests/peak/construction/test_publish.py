@@ -14,7 +14,7 @@ from helpers.paths import PARAMS
 from helpers.peak.construction import publish as publishing
 from helpers.peak.construction.publish import _source, publication, settings_of
 from helpers.results.archive import About, Archive, archive
-from helpers.results.figure import published
+from helpers.results.figure import published_figures
 from helpers.results.publish import publish_parts
 
 QUICK = PARAMS / "quick" / "02_peak_construction.yaml"
@@ -62,7 +62,7 @@ def test_the_funnel_shows_the_stored_numbers(tmp_path):
     rows = [("CF", "facts", 900), ("CF", "enough", 40), ("CF", "known", 2), ("T", "facts", 900)]
     funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
     Archive(tmp_path / "construction").put("ours_m", {"funnel": funnel}, About(source))
-    drawn = published(tmp_path, chapter="02")["02_funnel_ours_m"].draw()
+    drawn = published_figures(tmp_path, chapter="02")["02_funnel_ours_m"].draw()
     left, right = drawn.axes
     assert left.lines[0].get_xdata().tolist() == [900, 40, 2]
     assert [text.get_text() for text in right.texts] == ["900"]
