@@ -9,7 +9,8 @@ A variant changes one field of APP or one of ``DOSES``, to a value or (ending in
 
     rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome@kl_factor=2x
 
-Figures need names and looks but no torch: an editor's class is imported when it is needed.
+Figures need names but no torch: an editor's class is imported when it is needed. How an editor looks in
+them is in ``results/looks.py``.
 """
 
 from __future__ import annotations
@@ -35,24 +36,21 @@ class NamedEditor:
 
     name: str
     label: str  # in tables and figures
-    place: str  # module in this folder and class
-    colour: int  # number in the palette; editors of one class share theirs
-    marker: str  # of its points
+    class_path: str  # module in this folder and class
     values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
     loss: bool = True  # which APP and further targets can join
-    large: bool = False  # whether its marks are large and hollow
     same_as_single: str = ""  # the editor that makes the same update where each edit is made alone
 
     @property
     def kind(self) -> Any:
         """The editor's class."""
-        module, _, name = self.place.rpartition(".")
-        return getattr(import_module(f"{__package__}.{module}"), name)
+        module_name, _, class_name = self.class_path.rpartition(".")
+        return getattr(import_module(f"{__package__}.{module_name}"), class_name)
 
     @property
     def section(self) -> str:
         """Of ``params/models/<model>.yaml``: its class in lower case."""
-        return self.place.rpartition(".")[2].lower()
+        return self.class_path.rpartition(".")[2].lower()
 
     @property
     def hyperparameters(self) -> Any:
@@ -61,25 +59,23 @@ class NamedEditor:
 
 
 _ROWS = (
-    NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit", 0, "o"),
-    NamedEditor("memit", "MEMIT", "memit.Memit", 1, "s"),
-    NamedEditor("rect", "RECT", "rect_prune.Rect", 2, "^"),
-    NamedEditor("prune", "PRUNE", "rect_prune.Prune", 3, "D", large=True, same_as_single="memit"),
+    NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit"),
+    NamedEditor("memit", "MEMIT", "memit.Memit"),
+    NamedEditor("rect", "RECT", "rect_prune.Rect"),
+    NamedEditor("prune", "PRUNE", "rect_prune.Prune", same_as_single="memit"),
     NamedEditor(
         "prune-added",
         "PRUNE added",
         "rect_prune.Prune",
-        3,
-        "d",
         {"prune_compat": "added"},
         same_as_single="memit",
     ),
-    NamedEditor("rome", "ROME", "rome.Rome", 4, "v"),
-    NamedEditor("r-rome", "R-ROME", "rome.Rome", 4, "<", {"rome_key": "averaged"}),
-    NamedEditor("ft-m", "FT-M", "ft.Ft", 5, "P", {"objective": "target_new"}),
-    NamedEditor("ft-l", "FT-L", "ft.Ft", 5, ">", {"objective": "prompt_last"}),
-    NamedEditor("kn", "KN", "kn.Kn", 6, "X", loss=False),
-    NamedEditor("mend", "MEND", "mend.Mend", 7, "*"),
+    NamedEditor("rome", "ROME", "rome.Rome"),
+    NamedEditor("r-rome", "R-ROME", "rome.Rome", {"rome_key": "averaged"}),
+    NamedEditor("ft-m", "FT-M", "ft.Ft", {"objective": "target_new"}),
+    NamedEditor("ft-l", "FT-L", "ft.Ft", {"objective": "prompt_last"}),
+    NamedEditor("kn", "KN", "kn.Kn", loss=False),
+    NamedEditor("mend", "MEND", "mend.Mend"),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures
 

@@ -34,12 +34,12 @@ from helpers.peak.metrics import metric_interval, probabilities_table
 from helpers.peak.tables import method_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
+from helpers.results.looks import method_line
 from helpers.results.style import (
     AT_RIGHT,
     MARKERS,
     PALETTE,
     marked,
-    method_line,
     with_caption,
 )
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts

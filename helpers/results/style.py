@@ -17,7 +17,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from helpers.editing.editors import EDITORS, method_label
 from helpers.paths import PACKAGED, figures_folder, file_name
 
 # Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
@@ -95,18 +94,3 @@ def marked(
     where = (mean, places) if across else (places, mean)
     drawn: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "xerr" if across else "yerr": sides}
     axes.errorbar(*where, **drawn | look)
-
-
-def method_line(method: str) -> dict[str, Any]:
-    """Label, colour, marker and line of the method's editor; with APP dashed and hollow."""
-    editor = EDITORS[method.partition("+")[0]]
-    app = "+" in method
-    large = editor.large and not app
-    return {
-        "label": method_label(method),
-        "color": PALETTE[editor.colour],
-        "marker": editor.marker,
-        "linestyle": "--" if app else "-",
-        "fillstyle": "none" if app or large else "full",
-        "markersize": 10 if large else 6,
-    }

@@ -18,6 +18,7 @@ from helpers.paths import PACKAGED
 from helpers.results import style
 from helpers.results.archive import PACKAGED_WORDS, Run, model_words
 from helpers.results.figure import figure
+from helpers.results.looks import method_line
 from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit import metrics, tables
 from helpers.thinkedit.knowgic import LAYOUTS
@@ -160,7 +161,7 @@ def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for place in range(len(part)):
             marks = pd.concat(_marks(part.iloc[[place]], step) for step in _STEPS)
-            look = style.method_line(part["method"].iloc[place]) | {"markersize": 4}
+            look = method_line(part["method"].iloc[place]) | {"markersize": 4}
             aside = 0.1 * (place - (len(part) - 1) / 2)
             style.marked(panel, np.arange(5) + aside, marks, **look)
         if f"{_STEPS[0]} edits" in part:
@@ -248,7 +249,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
     for panel, (title, part) in zip(axes, panels.items(), strict=True):
         for method, row in part.groupby("method", sort=False):
             for name, other, across in (("IFR", "CKP", True), ("CKP", "IFR", False)):
-                look = style.method_line(str(method)) | {"linestyle": "", "markersize": 5}
+                look = method_line(str(method)) | {"linestyle": "", "markersize": 5}
                 style.marked(panel, row[other], _marks(row, name), across=across, **look)
         panel.set_title(title, fontsize=8)
         panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xlabel="IFR")

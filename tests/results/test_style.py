@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from book.tables import escaped
 from helpers.editing.editors import EDITORS
 from helpers.results import figure as registry
+from helpers.results.looks import method_line
 from helpers.results.show import figure_output
-from helpers.results.style import method_line, save_figure, with_caption, without_mathematics
+from helpers.results.style import save_figure, with_caption, without_mathematics
 
 
 def test_no_two_methods_look_the_same():
