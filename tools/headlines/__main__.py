@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import typer
@@ -20,7 +21,7 @@ from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
 from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.tables import scores_of
-from helpers.results.archive import archive
+from helpers.results.archive import Run, archive
 from helpers.thinkedit import tables
 from helpers.thinkedit.tables import is_recalled, terms_of_runs
 from tools.headlines import klob, peak, thinkedit
@@ -61,30 +62,49 @@ def readme(headlines: Iterable[Headline]) -> str:
 
 
 def editors_table() -> pd.DataFrame:
-    """Every plain editor on PEAK-CF and on what each model recalls, one row per editor and model."""
+    """Every plain editor on PEAK-CF and on what each model recalls, one row per editor and model.
+
+    Both halves of a row are of one setting: where an editor's hyperparameters differ, the second is empty.
+    """
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    peak_runs, own_runs = (
-        [run for run in archive(paper).runs() if "@" not in run.name]
-        for paper in ("peak", "thinkedit")
-    )
-    for run in (run for run in peak_runs if run.name.endswith("_peak-cf")):
+    settings: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run in _runs_of("peak"):
+        if not run.name.endswith("_peak-cf"):
+            continue
         for label, records in method_metrics(scores_of(run)).items():
-            if "+" not in label:
-                means = 100 * summarise(records[list(_PEAK)])["mean"]
-                cells = {title: f"{means[metric]:.0f}" for metric, title in _PEAK.items()}
-                rows[label, run.about.source["model"]] = {**cells, "n": str(len(records))}
-    for run in filter(is_recalled, own_runs):
-        found = terms_of_runs((run,))
-        whole = tables.technique_table(found, mode="independent").set_index("method")["CKP"]
-        for row in tables.deep_table(found, mode="independent").to_dict("records"):
-            own = rows.get((method_label(row["method"]), row["model"]), {})
-            own |= {"deep": f"{row[tables.DEEP]:.2f}", "m": str(row[f"{tables.DEEP} edits"])}
-            own["CKP"] = f"{whole[row['method']]:.2f}"
+            if "+" in label:
+                continue
+            means = 100 * summarise(records[list(_PEAK)])["mean"]
+            cells = {title: f"{means[metric]:.0f}" for metric, title in _PEAK.items()}
+            key = (label, run.about.source["model"])
+            rows[key] = {**cells, "n": str(len(records))}
+            settings[key] = run.about.settings[label]
+    for run in filter(is_recalled, _runs_of("thinkedit")):
+        terms = terms_of_runs((run,))
+        ckp = tables.technique_table(terms, mode="independent").set_index("method")["CKP"]
+        for deep in tables.deep_table(terms, mode="independent").to_dict("records"):
+            method = deep["method"]
+            key = (method_label(method), deep["model"])
+            made = run.about.settings[f"exact: {method}, independent"]
+            if key in rows and hyperparameters_of(made) == hyperparameters_of(settings[key]):
+                rows[key]["deep"] = f"{deep[tables.DEEP]:.2f}"
+                rows[key]["m"] = str(deep[f"{tables.DEEP} edits"])
+                rows[key]["CKP"] = f"{ckp[method]:.2f}"
     titles = [*_PEAK.values(), "n", "deep", "CKP", "m"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=titles).fillna("–")
-    places = list(dict.fromkeys(editor for editor, _ in rows))
-    ordered = sorted(rows, key=lambda row: (places.index(row[0]), row[1] != _MAIN_MODEL))
+    editors = list(dict.fromkeys(editor for editor, _ in rows))
+    ordered = sorted(rows, key=lambda row: (editors.index(row[0]), row[1] != _MAIN_MODEL))
     return table.loc[ordered].rename_axis(["editor", "model"])
+
+
+def hyperparameters_of(settings: Mapping[str, Any]) -> list[Any]:
+    """A part's hyperparameters, and those of the editor that it wraps."""
+    base = settings.get("base", {})
+    return [settings["hyperparameters"], base.get("hyperparameters")]
+
+
+def _runs_of(paper: str) -> list[Run]:
+    return [run for run in archive(paper).runs() if "@" not in run.name]
 
 
 def scorers_table() -> pd.DataFrame:
