@@ -76,9 +76,20 @@ def score_answers(
 ) -> pd.DataFrame:
     """Score every answer of every question, under ``updates`` if any; no weight is touched.
 
-    ``owners`` are for each question the index of its update, -1 for the unedited model. A row per
-    answer: question, answer (indices), tokens and top (counts: all, and those than which no other
-    token is more probable), sum and mean of their log-probabilities.
+    Args:
+        questions: prompts with the answers that are scored after each.
+        updates: the edits; None: all questions are asked of the unedited model.
+        owners: for each question the index of its update, or -1 for the unedited model.
+        progress: show a bar.
+
+    Returns:
+        A row per answer, in the order of the questions: ``question`` and ``answer`` (indices), ``tokens``
+        (how many it has), ``sum`` and ``mean`` (of the tokens' log-probabilities, natural logarithm), and
+        ``top`` (how many of its tokens are such that no other token is more probable).
+
+    Raises:
+        TokenError: an empty text, a prompt that ends with a blank, or one that exceeds the context.
+        UpdateError: an update that does not fit the model.
     """
     owner_of_question = resolve_owners(len(questions), updates, owners)
     on_device = [update.to(lm.device) for update in updates or ()]

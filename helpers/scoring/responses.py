@@ -51,10 +51,22 @@ def sample_responses(
     greedy: bool = False,
     sampling: Sampling | None = None,
 ) -> list[list[str]]:
-    """Draw ``n`` responses to every prompt, under ``updates`` if any (see ``score_answers``).
+    """Draw ``n`` responses to every prompt, under ``updates`` if any.
 
-    ``greedy``: the first of them has the most probable tokens. A prompt is a text or the turns of a
-    chat (``role``: system, user, assistant; ``content``): paragraphs for a model asked without template.
+    Args:
+        prompts: texts, or the turns of a chat (``role``: system, user or assistant; ``content``), which
+            become paragraphs for a model that is asked without its chat template.
+        updates: the edits; None: all prompts are put to the unedited model.
+        owners: for each prompt the index of its update, or -1 for the unedited model.
+        n: responses to each prompt.
+        greedy: whether the first of them has the most probable tokens.
+        sampling: how they are drawn; None: the defaults of ``Sampling``.
+
+    Returns:
+        For each prompt its responses, without white space around them.
+
+    Raises:
+        TokenError: a prompt that exceeds the context with its response, or a chat template that fails.
     """
     sampling = sampling or Sampling()
     ids_of_prompts = sample_tokens(lm, prompts, updates, owners, sampling, n=n, greedy=greedy)
