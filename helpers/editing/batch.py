@@ -123,7 +123,7 @@ class Readout:
         """Log-probabilities of targets, answers and KL prompts from hidden states [rows, width, hidden]."""
         at_positions = hidden.flatten(0, 1).index_select(0, self.positions)
         log_probabilities, kl_distributions = vocabulary_scores(
-            lm, at_positions, self.tokens_at, self.tokens, whole=self.kl_at
+            lm, at_positions, self.tokens_at, self.tokens, distribution_rows=self.kl_at
         )
         answer_count = len(hidden) * self.layout.per_row
         empty = log_probabilities.new_zeros(answer_count)

@@ -51,19 +51,25 @@ class Mask:
         config = lm.network.config
         tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
 
-        def additive(seen: Tensor) -> Tensor:
-            seen = tiles.visible(seen) if tiles else seen
-            mask = torch.zeros(seen.shape, dtype=lm.dtype, device=seen.device)
-            return mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[:, None]
+        def additive(visible_keys: Tensor) -> Tensor:
+            in_tiles = tiles.visible(visible_keys) if tiles else visible_keys
+            mask = torch.zeros(in_tiles.shape, dtype=lm.dtype, device=in_tiles.device)
+            lowest = torch.finfo(mask.dtype).min
+            return mask.masked_fill_(~in_tiles, lowest)[:, None]  # the same for all heads
 
         window = getattr(config, "sliding_window", None)
-        kinds = set(getattr(config, "layer_types", None) or ())
-        if window is None or (kinds and "sliding_attention" not in kinds):
+        layer_types = set(getattr(config, "layer_types", None) or ())
+        if window is None or (layer_types and "sliding_attention" not in layer_types):
             return cls(additive(visible), tiles)
-        keys = positions if past_positions is None else torch.cat([past_positions, positions], 1)
-        sliding = additive(visible & (positions[:, :, None] - keys[:, None, :] < window))
-        both = {"full_attention": additive(visible), "sliding_attention": sliding}
-        return cls(both if kinds else sliding, tiles)
+        key_positions = positions
+        if past_positions is not None:
+            key_positions = torch.cat([past_positions, positions], dim=1)
+        distance = positions[:, :, None] - key_positions[:, None, :]  # [rows, queries, keys]
+        sliding = additive(visible & (distance < window))
+        if not layer_types:
+            return cls(sliding, tiles)
+        by_layer_type = {"full_attention": additive(visible), "sliding_attention": sliding}
+        return cls(by_layer_type, tiles)
 
 
 @contextmanager
@@ -88,20 +94,27 @@ def hidden_states(
 ) -> Tensor:
     """Final hidden states (after the final norm) of packed rows, [rows, queries, hidden].
 
-    ``visible`` is boolean [rows, queries, past + queries]. A ``Past`` stays, a cache takes the tokens.
+    Args:
+        ids: of the tokens [rows, queries].
+        positions: of the tokens in their texts [rows, queries].
+        visible: which keys each query sees, boolean [rows, queries, past + queries], or its mask.
+        past: tokens that come before: a ``Past``, which stays as it is, or a cache, which takes the
+            new tokens.
     """
-    before = None
+    past_positions = None
+    cache = past
     if isinstance(past, Past):
-        before, past = past.positions, DynamicCache(zip(past.keys, past.values, strict=True))
+        past_positions = past.positions
+        cache = DynamicCache(zip(past.keys, past.values, strict=True))
     if isinstance(visible, Tensor):
-        visible = Mask.of(lm, positions, visible, before)
+        visible = Mask.of(lm, positions, visible, past_positions)
     with evaluated(lm):
         output = lm.network.base_model(
             input_ids=ids,
             position_ids=positions,
             attention_mask=visible.additive,
-            past_key_values=past,
-            use_cache=past is not None,
+            past_key_values=cache,
+            use_cache=cache is not None,
             **({"tiles": visible.tiles} if visible.tiles else {}),
         )
     return output.last_hidden_state
@@ -114,7 +127,8 @@ def prefill(
     cache = DynamicCache()
     hidden = hidden_states(lm, ids, positions, visible, cache)
     keys = tuple(layer.keys for layer in cache.layers)
-    return hidden, Past(keys, tuple(layer.values for layer in cache.layers), positions)
+    values = tuple(layer.values for layer in cache.layers)
+    return hidden, Past(keys, values, positions)
 
 
 @contextmanager
@@ -139,17 +153,18 @@ def resumed(lm: LanguageModel, layer: int, hidden: Tensor) -> Iterator[None]:
 def vocabulary_scores(
     lm: LanguageModel,
     hidden: Tensor,
-    place: Tensor,
+    token_rows: Tensor,
     tokens: Tensor,
-    whole: Tensor | slice = slice(0),
+    distribution_rows: Tensor | slice = slice(0),
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of tokens [n], and distributions [m, vocabulary]; fp32, natural logarithm.
 
     Args:
-        hidden: final hidden states [places, hidden], each of which passes the head once.
-        place: for each of the predicted ``tokens`` [n] the row of ``hidden`` it is read from.
-        whole: rows of ``hidden`` whose distributions are returned [m]; default: none.
+        hidden: final hidden states [positions, hidden], each of which passes the head once.
+        token_rows: for each of the predicted ``tokens`` [n] the row of ``hidden`` it is read from.
+        tokens: ids of the predicted tokens [n].
+        distribution_rows: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
-    logits = lm.network.get_output_embeddings()(hidden)
+    logits = lm.network.get_output_embeddings()(hidden)  # [positions, vocabulary]
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    return scores[place, tokens], scores[whole]
+    return scores[token_rows, tokens], scores[distribution_rows]

@@ -208,7 +208,7 @@ def _score_rows(lm: LanguageModel, rows: Sequence[_Row], updates: Sequence[Updat
             states[first : first + states_at_a_time],
             chunk_rows,
             tokens[in_chunk].to(device),
-            whole=slice(None),
+            distribution_rows=slice(None),
         )
         highest = distributions.amax(-1)[chunk_rows]
         log_probabilities[in_chunk] = scores.to(log_probabilities)
