@@ -211,10 +211,11 @@ def _with_variant(editor: Editor, variant: Variant) -> Editor:
 def check_method(method: str, model: str, preset: Preset) -> None:
     """Raise what ``build_editor`` would for a method and preset, before the model is loaded."""
     editor, suffix = split_method(method)
-    found = read_hyperparameters(editor.name, model, preset)
-    if isinstance(found, WrapperHyperparameters):
-        check_method(f"{found.base}+{suffix}", model, base_preset(editor.name, model, preset))
+    hyperparameters = read_hyperparameters(editor.name, model, preset)
+    if isinstance(hyperparameters, WrapperHyperparameters):
+        base_method = f"{hyperparameters.base}+{suffix}"
+        check_method(base_method, model, base_preset(editor.name, model, preset))
     elif suffix == "app":
         app_values(editor.name, model, preset)
-    if isinstance(found, MendHyperparameters):
-        network_file(model, found)
+    if isinstance(hyperparameters, MendHyperparameters):
+        network_file(model, hyperparameters)

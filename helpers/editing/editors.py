@@ -112,17 +112,17 @@ def distinct(methods: Iterable[str]) -> list[str]:
     to find, and both together count one editor twice. In sequences they differ.
     """
     by_label = {editor.label: editor for editor in _ROWS}
-    known = list(methods)
-    chosen = []
-    for method in known:
+    all_methods = list(methods)
+    distinct_methods = []
+    for method in all_methods:
         name, plus, suffix = method.partition("+")
         editor = EDITORS.get(name) or by_label.get(name)
         twin = editor.same_as_single if editor else ""
         if twin and name not in EDITORS:
             twin = EDITORS[twin].label
-        if not twin or twin + plus + suffix not in known:
-            chosen.append(method)
-    return chosen
+        if not twin or twin + plus + suffix not in all_methods:
+            distinct_methods.append(method)
+    return distinct_methods
 
 
 @dataclass(frozen=True)

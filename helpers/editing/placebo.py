@@ -26,29 +26,32 @@ class Topic:
 
 
 def foreign_records(topics: Sequence[Topic], *, seed: int) -> list[int]:
-    """For each record the place of the one whose edit is its placebo: of another relation, about another
-    subject, which is none of the record's names. UserError where there is none.
+    """For each record the index of the one whose edit is its placebo.
 
-    Of those the one is taken whose digest with the seed and the record is the smallest. So a record's
-    placebo changes only where it is taken away, or a new record has a smaller digest.
+    It is of another relation, about another subject, which is none of the record's names. Of several the
+    one is taken whose digest with the seed and the record is the smallest: so a record's placebo changes
+    only where it is taken away, or a new record has a smaller digest.
+
+    Raises:
+        UserError: a record for which there is none.
     """
-    subjects = [topic.subject.casefold() for topic in topics]
-    chosen = []
-    for topic in topics:
-        own_names = {name.casefold() for name in (topic.subject, *topic.names)}
-        candidates = [
-            place
-            for place, other in enumerate(topics)
-            if other.relation != topic.relation and subjects[place] not in own_names
-        ]
-        if not candidates:
-            raise UserError(
-                f"record {topic.record}: no edit of another relation, about another subject, can be its"
-                " placebo; give more records, or drop the placebo"
-            )
+    return [_foreign_record(topic, topics, seed) for topic in topics]
 
-        def digest(place: int, record: str = topic.record) -> str:
-            return digest_of(f"{seed} {record} {topics[place].record}".encode())
 
-        chosen.append(min(candidates, key=digest))
-    return chosen
+def _foreign_record(topic: Topic, topics: Sequence[Topic], seed: int) -> int:
+    own_names = {name.casefold() for name in (topic.subject, *topic.names)}
+    candidates = [
+        index
+        for index, other in enumerate(topics)
+        if other.relation != topic.relation and other.subject.casefold() not in own_names
+    ]
+    if not candidates:
+        raise UserError(
+            f"record {topic.record}: no edit of another relation, about another subject, can be its"
+            " placebo; give more records, or drop the placebo"
+        )
+
+    def digest(index: int) -> str:
+        return digest_of(f"{seed} {topic.record} {topics[index].record}".encode())
+
+    return min(candidates, key=digest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -83,17 +83,20 @@ def read_hyperparameters(
     editor: str, model: str, preset: Preset, *, size: Size | None = None, **overrides: Any
 ) -> Any:
     """An editor's hyperparameters; ``overrides`` replace also values that the editor's name implies."""
-    row, _ = split_method(editor)
-    kind = row.hyperparameters
+    named_editor, _ = split_method(editor)
+    hyperparameters = named_editor.hyperparameters  # the class
     values = preset_values(editor, model, preset, size)
-    values = {k: v for k, v in values.items() if k not in ("app", "source")}
-    if issubclass(kind, WrapperHyperparameters) and not _is_named(preset):
-        values = {k: v for k, v in values.items() if k in kind.model_fields}
+    names = values.keys() - {"app", "source"}
+    if issubclass(hyperparameters, WrapperHyperparameters) and not _is_named(preset):
+        names &= hyperparameters.model_fields.keys()
+    of_preset = {name: value for name, value in values.items() if name in names}
     try:
-        return kind(**{**values, **row.values, **overrides})
+        return hyperparameters(**{**of_preset, **named_editor.values, **overrides})
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise EditorError(f"{_words_for_preset(editor, model, preset)}: {lines}") from error
+        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        raise EditorError(
+            f"{_words_for_preset(editor, model, preset)}: {'; '.join(faults)}"
+        ) from error
 
 
 def preset_values(
@@ -108,22 +111,25 @@ def preset_values(
         return content_of(Path(preset).expanduser())
     if preset == GENERIC:
         return _generic_values(split_method(editor)[0].section, size or (32, 4096))
-    path, section, presets = _found(editor, model)
-    if not path.exists():
+    section = _section_of(editor, model)
+    file_name = section.path.name
+    if not section.path.exists():
         raise EditorError(
-            f"no hyperparameters for model {model!r}: write {path}, like another file"
+            f"no hyperparameters for model {model!r}: write {section.path}, like another file"
             f" there, with layers of its own; {_OTHER_WAYS}"
         )
-    known = content_of(path)["configuration"]
-    if size and "/" in model and (known["blocks"], known["hidden_size"]) != size:
-        raise EditorError(f"{path.name} fits {model} by name only, not in size; {_OTHER_WAYS}")
-    if preset not in presets:
-        offered = sorted(presets) + [GENERIC] * (section in _generic_sections())
+    configuration = content_of(section.path)["configuration"]
+    if size and "/" in model and (configuration["blocks"], configuration["hidden_size"]) != size:
+        raise EditorError(f"{file_name} fits {model} by name only, not in size; {_OTHER_WAYS}")
+    if preset not in section.presets:
+        offered = sorted(section.presets)
+        if section.name in _generic_sections():
+            offered.append(GENERIC)
         raise EditorError(
-            f"{path.name}: {section} has no preset {preset!r}{did_you_mean(preset, offered)}; it has"
-            f" {offered}"
+            f"{file_name}: {section.name} has no preset {preset!r}{did_you_mean(preset, offered)};"
+            f" it has {offered}"
         )
-    return dict(presets[preset])
+    return dict(section.presets[preset])
 
 
 def app_values(
@@ -141,7 +147,7 @@ def app_values(
 
 def default_preset(editor: str, model: str) -> str:
     """``tuned`` where the model's file has it for this editor, else ``paper``, else its first."""
-    presets = _found(editor, model)[2]
+    presets = _section_of(editor, model).presets
     return next((name for name in ("tuned", "paper", *presets) if name in presets), "tuned")
 
 
@@ -149,16 +155,17 @@ def base_preset(editor: str, model: str, preset: Preset) -> Preset:
     """The preset of an editor's base: the same name; of given values those not its own."""
     if _is_named(preset):
         return preset
-    own = split_method(editor)[0].hyperparameters.model_fields
-    return {k: v for k, v in preset_values(editor, model, preset).items() if k not in own}
+    wrapper_fields = split_method(editor)[0].hyperparameters.model_fields
+    values = preset_values(editor, model, preset)
+    return {name: value for name, value in values.items() if name not in wrapper_fields}
 
 
 def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
     """Those of the editor that makes the updates: RECT's and PRUNE's base, or the editor itself."""
-    found = read_hyperparameters(editor, model, preset)
-    if not isinstance(found, WrapperHyperparameters):
-        return found
-    return base_hyperparameters(found.base, model, base_preset(editor, model, preset))
+    hyperparameters = read_hyperparameters(editor, model, preset)
+    if not isinstance(hyperparameters, WrapperHyperparameters):
+        return hyperparameters
+    return base_hyperparameters(hyperparameters.base, model, base_preset(editor, model, preset))
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
@@ -167,13 +174,13 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
         return f"{GENERIC} (untuned: layers by relative depth)"
     carried = []
     for editor in (name.partition("+")[0] for name in methods if "+app" in name):
-        _, section, presets = _found(editor, model)
-        if base := presets.get(preset, {}).get("base"):
-            _, section, presets = _found(base, model)
-        if presets.get(preset, {}).get("app", {}).get("extrapolated"):
-            carried.append(section)
-    named = ", ".join(dict.fromkeys(carried))
-    return f"{preset} (APP's coefficients extrapolated: {named})" if named else preset
+        section = _section_of(editor, model)
+        if base := section.presets.get(preset, {}).get("base"):
+            section = _section_of(base, model)
+        if section.presets.get(preset, {}).get("app", {}).get("extrapolated"):
+            carried.append(section.name)
+    editors = ", ".join(dict.fromkeys(carried))
+    return f"{preset} (APP's coefficients extrapolated: {editors})" if editors else preset
 
 
 def model_file(model: str) -> Path:
@@ -206,20 +213,27 @@ def _is_named(preset: Preset) -> bool:
     return isinstance(preset, str) and not preset.endswith((".yaml", ".yml"))
 
 
-def _found(editor: str, model: str) -> tuple[Path, str, dict[str, Any]]:
-    """The model's file, the editor's section there, and the presets in it."""
+class _Section(NamedTuple):
+    """An editor's section of a model's file, and the presets in it; none where there is no file."""
+
+    path: Path
+    name: str
+    presets: dict[str, Any]
+
+
+def _section_of(editor: str, model: str) -> _Section:
     path = model_file(model)
     sections = content_of(path)["editors"] if path.exists() else {}
-    name = editor.partition("+")[0]
-    section = name if name in sections else split_method(name)[0].section
-    return path, section, sections.get(section, {})
+    editor_name = editor.partition("+")[0]
+    name = editor_name if editor_name in sections else split_method(editor_name)[0].section
+    return _Section(path, name, sections.get(name, {}))
 
 
 def _words_for_preset(editor: str, model: str, preset: Preset) -> str:
     # Where a preset is, for messages.
     if _is_named(preset) and preset != GENERIC:
-        path, section, _ = _found(editor, model)
-        return f"{path.name}: {section}.{preset}"
+        section = _section_of(editor, model)
+        return f"{section.path.name}: {section.name}.{preset}"
     return str(preset) if isinstance(preset, str | Path) else f"{editor}'s hyperparameters"
 
 
@@ -236,11 +250,12 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
             f"{section} has no generic preset: omit it, or add it in"
             " params/models and run python -m tools.train_mend"
         )
-    values, (blocks, hidden_size) = dict(sections[section]), size
+    values = dict(sections[section])
+    blocks, hidden_size = size
     if "depth" in values:
-        many = min(values.pop("blocks", 1), blocks)
-        first = min(round(values.pop("depth") * blocks), blocks - many)
-        values["layers"] = list(range(first, first + many))
+        edited_blocks = min(values.pop("blocks", 1), blocks)
+        first = min(round(values.pop("depth") * blocks), blocks - edited_blocks)
+        values["layers"] = list(range(first, first + edited_blocks))
     if per_width := values.pop("mom2_update_weight_per_width", None):
         values["mom2_update_weight"] = per_width * hidden_size
     return values

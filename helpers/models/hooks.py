@@ -57,14 +57,14 @@ def record(
     lm: LanguageModel, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Iterator[dict[str, Tensor]]:
     """Collect inputs or outputs of named modules in one forward pass, which ends at the last one."""
-    seen: dict[str, Tensor] = {}
+    recorded: dict[str, Tensor] = {}
 
     def keep(name: str, *tensors: Tensor) -> None:
-        seen[name] = tensors[-1]
-        if seen.keys() >= {*inputs, *outputs}:
+        recorded[name] = tensors[-1]
+        if recorded.keys() >= {*inputs, *outputs}:
             raise _StopForward
 
     before = input_hooks(lm, {name: partial(keep, name) for name in inputs})
     after = output_hooks(lm, {name: partial(keep, name) for name in outputs})
     with before, after, suppress(_StopForward):
-        yield seen
+        yield recorded
