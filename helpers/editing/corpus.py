@@ -139,7 +139,7 @@ class WikipediaCorpus:
         except ImportError as error:
             raise CorpusError(
                 "Wikipedia needs `datasets` (pip install -e '.[wikipedia]') and the network;"
-                " else use 'self' or a text file"
+                " without them use the corpus 'self' or a text file"
             ) from error
         print(f"corpus wikipedia: reads {DUMP}, where the hub's cache lacks it", flush=True)
         try:

@@ -22,7 +22,7 @@ from helpers.records import did_you_mean, read_json, read_text, read_yaml
 GENERIC = "generic"
 FOLDER = PARAMS / "models"
 _GENERIC_FILE = PARAMS / "generic.yaml"
-_OTHER_WAYS = "or pass preset='generic' (untuned), a file or a dictionary"
+_OTHER_WAYS = "or pass preset='generic' (untuned), a file or a dictionary of hyperparameters"
 
 
 class Hyperparameters(BaseModel):
@@ -115,8 +115,8 @@ def preset_values(
     file_name = section.path.name
     if not section.path.exists():
         raise EditorError(
-            f"no hyperparameters for model {model!r}: write {section.path}, like another file"
-            f" there, with layers of its own; {_OTHER_WAYS}"
+            f"no hyperparameters for model {model!r}: write {section.path}, a copy of a file there"
+            f" for its architecture, with layers of its own; {_OTHER_WAYS}"
         )
     configuration = content_of(section.path)["configuration"]
     if size and "/" in model and (configuration["blocks"], configuration["hidden_size"]) != size:
@@ -247,8 +247,8 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
     sections = _generic_sections()
     if section not in sections:
         raise EditorError(
-            f"{section} has no generic preset: omit it, or add it in"
-            " params/models and run python -m tools.train_mend"
+            f"{section} has no generic preset: leave it out, or give the model a section"
+            f" {section} in params/models and run python -m tools.train_mend"
         )
     values = dict(sections[section])
     blocks, hidden_size = size

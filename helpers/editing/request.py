@@ -103,8 +103,8 @@ class EditRequest:
             self._check_prompts()
             if comparable(self.target) in map(comparable, self.correct):
                 raise RequestError(
-                    f"target {self.target!r} is already a correct answer; drop it there or choose"
-                    " another target"
+                    f"target {self.target!r} is already a correct answer; drop it from `correct`"
+                    " or choose another target"
                 )
 
     def _check_prompts(self) -> None:
@@ -116,7 +116,8 @@ class EditRequest:
                 )
             if prompt.partition("{}")[0] != before:
                 raise RequestError(
-                    f"{prompt!r} and {self.prompt!r} differ before the subject; make them two"
+                    f"{prompt!r} and {self.prompt!r} differ before the subject; make two requests of"
+                    " them"
                 )
 
     @contextmanager
@@ -154,6 +155,6 @@ def with_one_prompt(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:
         if request.further:
             raise RequestError(
                 f"record {request.record or request.text!r}: this editor takes one prompt a request;"
-                " make one of each further prompt"
+                " make a request of its own of each further prompt"
             )
     return requests
