@@ -239,7 +239,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
         {"sampling": Sampling(temperature=0.1)},
         {"layout": "latest"},
         {"universe": [replace(edits[0], new="Turin"), *edits[1:]]},
-        {"model": tiny("llama", 1)},
+        {"lm": tiny("llama", 1)},
         *({"estimator": estimator} for estimator in ("exact", "texts")),
     )
     keys = {settings_key(replace(run, **change).settings()) for change in changes}
