@@ -1,5 +1,5 @@
-"""KLoB's tables: criteria per locator from the evaluation's long tables (``run.evaluate``), as numbers
-and as rounded text.
+"""KLoB's tables: criteria per locator from the evaluation's long tables (``run.evaluate_locator``), as
+numbers and as rounded text.
 """
 
 from __future__ import annotations

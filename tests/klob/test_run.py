@@ -12,7 +12,7 @@ import pytest
 
 from helpers.klob import examples as klob
 from helpers.klob import publish as publishing
-from helpers.klob import run_locators as running
+from helpers.klob import run as running
 from helpers.klob.examples import ConsistencyExample, Examples, RelevanceExample, load_examples
 from helpers.klob.metrics import (
     candidate_similarity,
