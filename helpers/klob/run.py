@@ -67,7 +67,7 @@ def run_locators(
         finished: compute nothing, and read what is stored.
     """
     examples_by_subtask = [
-        load_examples(subtask, source, count=count, seed=seed, asked=lm)
+        load_examples(subtask, source, count=count, seed=seed, lm=lm)
         for subtask, count in counts.items()
     ]
     settings = {
