@@ -232,8 +232,8 @@ def _summary_of_scores(
     sums = np.zeros(unit_count)
     located_counts = np.zeros((len(shares), unit_count), dtype=np.int32)
     for row in rows:
-        deviations.append(row.std(dtype=np.float64))
-        magnitudes.append(np.abs(row).mean(dtype=np.float64))
+        deviations.append(float(row.std(dtype=np.float64)))
+        magnitudes.append(float(np.abs(row).mean(dtype=np.float64)))
         if not shares:
             continue
         sums += row
@@ -262,7 +262,7 @@ class _NullSample:
     is_sampled: NDArray[np.bool_]  # [units]
 
     def restricted(self, units: Units) -> Units:
-        """Those of a located set's units that are in the sample."""
+        """A located set's units that are in the sample."""
         return units[self.is_sampled[units]]
 
 

@@ -39,7 +39,7 @@ def integrated_gradients(
     attribute = partial(_attribute_layers, lm, batch, query.required_target, steps=steps, at=at)
     all_layers = range(lm.layout.blocks)
     layers_per_pass = max(1, ROWS // steps)
-    attributions = []
+    attributions: list[Tensor] = []
     for start in range(0, len(all_layers), layers_per_pass):
         layers = all_layers[start : start + layers_per_pass]
         attributions += run_halving(layers, attribute)

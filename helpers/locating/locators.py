@@ -249,7 +249,7 @@ class _Writes(NamedTuple):
 def _norm_weight(norm: nn.Module, residual: Tensor) -> Tensor:
     """What a final norm multiplies each dimension by [hidden], read from what it makes of ±1."""
     signs = residual.new_tensor([1, -1]).repeat(residual.shape[1] // 2)  # the norm only scales it
-    without_bias = norm(signs) - norm(0 * signs)
+    without_bias: Tensor = norm(signs) - norm(0 * signs)
     return without_bias * signs
 
 

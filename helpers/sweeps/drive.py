@@ -149,7 +149,7 @@ def status(groups: Sequence[Group]) -> pd.DataFrame:
     rows = []
     for job in _jobs_of(groups):
         notebook = job.run.output
-        seconds = None
+        seconds: float | None = None
         error = ""
         if row := job.run.row():
             state = row.status

@@ -100,7 +100,7 @@ def read_facts(path: Path) -> tuple[TripleFact, ...]:
 
 def codex_store() -> TripleStore:
     """CoDEx-S, all splits, with labels and types from ``$HELPERS_DATA/codex-s``, else from Wikidata."""
-    rows = []
+    rows: list[dict[str, str]] = []
     for split in ("train", "valid", "test"):
         path = locate(official_files()[f"codex-s-{split}"])
         rows += [row for _, row in _lines_of(path, ("subject", "relation", "object"))]
