@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +41,8 @@ def own_record(*, subject: str, prompt: str, target: str, correct: str, false: s
     ``prompt`` ends where the answer begins, with ``{}`` or the subject once in it. ``correct`` and
     ``false`` are separated by semicolons and may be empty. A ``ValueError`` states what is wrong.
     """
-    subject, prompt = subject.strip(), prompt.strip()
+    subject = subject.strip()
+    prompt = prompt.strip()
     if not subject:
         raise ValueError("name the subject: what is the fact about?")
     if "{}" not in prompt and prompt.count(subject) == 1:
@@ -51,19 +51,21 @@ def own_record(*, subject: str, prompt: str, target: str, correct: str, false: s
         raise ValueError(
             f"the prompt must hold {{}} or {subject} once, and end where the answer begins"
         )
-    right, wrong = _answers(correct), _answers(false)
-    if both := [answer for answer in wrong if fold(answer) in map(fold, right)]:
-        raise ValueError(f"{both[0]} cannot be correct and false; remove it from one list")
+    correct_answers = _answers(correct)
+    false_answers = _answers(false)
+    for answer in false_answers:
+        if _spelled_alike(answer, correct_answers):
+            raise ValueError(f"{answer} cannot be correct and false; remove it from one list")
     record = PeakRecord(
         case_id=0,
         relation="",
         prompt=prompt,
         subject=subject,
         target_new="",
-        target_true=(*right, "")[0],
-        correct=right,
-        hard_false=wrong,
-        random_false=wrong,
+        target_true=correct_answers[0] if correct_answers else "",
+        correct=correct_answers,
+        hard_false=false_answers,
+        random_false=false_answers,
         paraphrases=(),
         locality=(),
     )
@@ -79,34 +81,48 @@ def with_target(record: PeakRecord, target: str) -> PeakRecord:
     target = target.strip()
     if not target:
         raise ValueError("name the answer to be appended")
-    if known := _same(target, record.correct):
-        raise ValueError(f"{known} is already a correct answer; choose another one")
-    others = (record.target_new, *record.hard_false, *record.random_false)
+    if correct_answer := _spelled_alike(target, record.correct):
+        raise ValueError(f"{correct_answer} is already a correct answer; choose another one")
+    known_answers = (record.target_new, *record.hard_false, *record.random_false)
     return replace(
         record,
-        target_new=_same(target, others) or target,
-        hard_false=tuple(a for a in record.hard_false if fold(a) != fold(target)),
-        random_false=tuple(a for a in record.random_false if fold(a) != fold(target)),
+        target_new=_spelled_alike(target, known_answers) or target,
+        hard_false=_without(target, record.hard_false),
+        random_false=_without(target, record.random_false),
     )
 
 
-def _same(answer: str, known: Iterable[str]) -> str:
-    return next((each for each in known if fold(each) == fold(answer)), "")
+def _spelled_alike(answer: str, answers: Iterable[str]) -> str:
+    """The first of ``answers`` that is ``answer`` but for case and accents; empty without one."""
+    for candidate in answers:
+        if fold(candidate) == fold(answer):
+            return candidate
+    return ""
+
+
+def _without(target: str, answers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(answer for answer in answers if fold(answer) != fold(target))
 
 
 def _answers(text: str) -> tuple[str, ...]:
-    once: dict[str, str] = {}  # whatever its case
-    for answer in filter(None, map(str.strip, text.split(";"))):
-        once.setdefault(fold(answer), answer)
-    return tuple(once.values())
+    """Answers separated by semicolons, each once whatever its case."""
+    by_folded: dict[str, str] = {}
+    for piece in text.split(";"):
+        answer = piece.strip()
+        if answer:
+            by_folded.setdefault(fold(answer), answer)
+    return tuple(by_folded.values())
+
+
+NamedAnswer = tuple[str, str]  # (answer, list)
 
 
 @dataclass(frozen=True)
-class Said:
-    """One sampled continuation of the edit prompt, and the lists its known answers are from."""
+class Continuation:
+    """A sampled continuation of the edit prompt, and the record's answers that it names."""
 
     text: str
-    named: tuple[tuple[str, str], ...]  # (answer, list), in order of appearance
+    named: tuple[NamedAnswer, ...]  # in order of appearance
 
 
 @dataclass(frozen=True)
@@ -117,19 +133,32 @@ class Outcome:
     record: PeakRecord
     method: str
     scores: pd.DataFrame  # as ``metrics_table`` takes them
-    before: tuple[Said, ...]
-    after: tuple[Said, ...]
+    before: tuple[Continuation, ...]
+    after: tuple[Continuation, ...]
     seconds: float
 
     def probabilities(self) -> pd.DataFrame:
-        """The edit prompt's answers: answer, list, and their probability before and after."""
-        answers = questions(self.record)[0][0].answers
-        mine = self.scores.iloc[: len(answers)]
-        table = pd.DataFrame({"answer": answers, "list": mine["list"].to_numpy()})
-        for column, moment in (("sum_before", "before"), ("sum_after", self.method)):
-            table[moment] = np.exp((mine[column] / mine["tokens"]).to_numpy())
-        one_list = self.record.random_false == self.record.hard_false
-        return table[table["list"] != "random"] if one_list else table
+        """The edit prompt's answers: answer, list, and their probability per token before and after.
+
+        The column of those after the edit is called by the method. Random false answers are omitted
+        where they are the hard ones.
+        """
+        asked_questions, _ = questions(self.record)
+        answers = asked_questions[0].answers  # of the edit prompt, which is the first
+        scores = self.scores.iloc[: len(answers)]
+        mean_before = scores["sum_before"] / scores["tokens"]
+        mean_after = scores["sum_after"] / scores["tokens"]
+        table = pd.DataFrame(
+            {
+                "answer": answers,
+                "list": scores["list"].to_numpy(),
+                "before": np.exp(mean_before.to_numpy()),
+                self.method: np.exp(mean_after.to_numpy()),
+            }
+        )
+        if self.record.random_false == self.record.hard_false:
+            table = table[table["list"] != "random"]
+        return table
 
     def measures(self) -> pd.Series:
         """``MEASURES`` of the record, in percent; NaN where its lists leave nothing to measure."""
@@ -137,11 +166,22 @@ class Outcome:
 
     def naming(self) -> pd.DataFrame:
         """Known answers that are named: answer, list, and continuations naming each, before and after."""
-        groups = (self.before, self.after)
-        counts = [Counter(named for said in group for named in said.named) for group in groups]
-        named = sorted(counts[0] | counts[1], key=lambda pair: (-counts[1][pair], pair))
-        rows = [(*pair, counts[0][pair], counts[1][pair]) for pair in named]
+        counts_before = _times_named(self.before)
+        counts_after = _times_named(self.after)
+
+        def most_named_after(answer: NamedAnswer) -> tuple[int, NamedAnswer]:
+            return -counts_after[answer], answer
+
+        named_answers = sorted({*counts_before, *counts_after}, key=most_named_after)
+        rows = [(*answer, counts_before[answer], counts_after[answer]) for answer in named_answers]
         return pd.DataFrame(rows, columns=["answer", "list", "before", "after"])
+
+
+def _times_named(continuations: Iterable[Continuation]) -> Counter[NamedAnswer]:
+    counts: Counter[NamedAnswer] = Counter()
+    for continuation in continuations:
+        counts.update(continuation.named)
+    return counts
 
 
 @dataclass(frozen=True)
@@ -157,8 +197,14 @@ class Explorer:
 
     def editor(self, name: str, *, app: bool = False) -> Editor:
         """The editor called ``name``, with APP if wanted; an EditorError where it cannot be had."""
-        how: dict[str, Any] = {"preset": self.preset, "corpus": self.corpus, "seed": self.seed}
-        return build_editor(name, self.lm, app=app or None, **how)
+        return build_editor(
+            name,
+            self.lm,
+            app=app or None,
+            preset=self.preset,
+            corpus=self.corpus,
+            seed=self.seed,
+        )
 
     def explore(self, record: PeakRecord, editor: Editor) -> Outcome:
         """Make a record's edit and look at it; a UserError where it cannot be made or scored."""
@@ -166,25 +212,34 @@ class Explorer:
         (update,) = editor.edit([edit_request(record)])
         if failure := update.diagnostics.get("failure"):
             raise UserError(f"the edit was given up: {failure}")
-        lm, both = self.lm, [record.edit_prompt] * 2
-        sampling = replace(self.sampling, seed=self.seed)
-        drawn = sample_responses(lm, both, [update], [-1, 0], n=self.samples, sampling=sampling)
+        texts_before, texts_after = sample_responses(
+            self.lm,
+            [record.edit_prompt, record.edit_prompt],
+            [update],
+            [-1, 0],  # the unedited model, then the update
+            n=self.samples,
+            sampling=replace(self.sampling, seed=self.seed),
+        )
         return Outcome(
             record=record,
             method=method_label(editor.method),
             scores=joined_scores(self.lm, record, update),
-            before=_named_answers_of(record, drawn[0]),
-            after=_named_answers_of(record, drawn[1]),
+            before=_continuations(record, texts_before),
+            after=_continuations(record, texts_after),
             seconds=time.perf_counter() - started,
         )
 
 
-def _named_answers_of(record: PeakRecord, texts: Sequence[str]) -> tuple[Said, ...]:
+def _continuations(record: PeakRecord, texts: Iterable[str]) -> tuple[Continuation, ...]:
+    """Texts with the record's answers that each of them names."""
     lists = record.lists
-    return tuple(
-        Said(text, tuple((lists[name][i], name) for name, i in named_answers(text, record)))
-        for text in texts
-    )
+    continuations = []
+    for text in texts:
+        named = [
+            (lists[list_name][index], list_name) for list_name, index in named_answers(text, record)
+        ]
+        continuations.append(Continuation(text, tuple(named)))
+    return tuple(continuations)
 
 
 @dataclass(frozen=True)
@@ -192,17 +247,17 @@ class ChainsOutcome:
     """What an edit did to the facts of its chains."""
 
     edit: Edit
-    model: str
+    model_name: str
     method: str
     facts: pd.DataFrame  # ``helpers.thinkedit.metrics.facts_table``
 
     def chain(self, number: int) -> pd.DataFrame:
         """One chain step by step: step, statement, object, its probability before and after, state."""
-        known = self.facts.set_index("item")
+        facts_by_item = self.facts.set_index("item")
         items = {fact.key: item for item, fact in enumerate(self.edit.facts)}
         rows = []
         for step, fact in enumerate(self.edit.chains[number].facts, start=1):
-            row = known.loc[items[fact.key]]
+            row = facts_by_item.loc[items[fact.key]]
             state = case.state_words(bool(row["known_before"]), bool(row["known_after"]))
             rows.append((step, fact.cloze, fact.object, row["before"], row["after"], state))
         columns = ["step", "statement", "object", "before", "after", "state"]
@@ -211,11 +266,11 @@ class ChainsOutcome:
     def summary(self) -> str:
         """IFR and CKP in one line."""
         overall = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
-        kept, _ = case.ckp_of_edit(self.edit, self.facts)
+        ckp, _ = case.ckp_of_edit(self.edit, self.facts)
         recovery = f"{overall['IFR']:.2f}" if overall["deducible before"] else "undefined"
         return (
             f"{overall['deducible before']:.0f} of {overall['chains']:.0f} chains deducible before, "
-            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {kept:.2f}"
+            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {ckp:.2f}"
         )
 
 
@@ -230,8 +285,8 @@ class ChainExplorer:
 
     def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
         """Make an edit and score all facts of its chains before and after."""
-        names = load_aliases(self.layout)
-        run = ThinkEditRun(self.lm, [edit], self.edits, names, self.store, layout=self.layout)
+        aliases = load_aliases(self.layout)
+        run = ThinkEditRun(self.lm, [edit], self.edits, aliases, self.store, layout=self.layout)
         facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
         return ChainsOutcome(edit, self.lm.name, method_label(editor.method), facts)
 
@@ -239,11 +294,21 @@ class ChainExplorer:
 @figure("07_chains")
 def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     """The known ways along some of an edit's chains, before and after the edit."""
-    part = replace(outcome.edit, chains=tuple(chains))
-    wording = f"{part.prompt.replace('{}', part.subject)} {part.original} → {part.new}"
-    caption = f"ours: {outcome.model}, {outcome.method}: {wording}"
-    states = case.edge_states(outcome.edit, outcome.facts)
-    steps = [set(outcome.chain(outcome.edit.chains.index(chain))["state"]) for chain in chains]
-    known, left = sum("unknown" not in s for s in steps), sum(s == {"kept"} for s in steps)
-    finding = f"{left} of {known} known chains still lead to {part.original} after the edit"
-    return with_caption(case.graph_pair(part, caption="", **states), finding, caption)
+    edit = outcome.edit
+    wording = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
+    caption = f"ours: {outcome.model_name}, {outcome.method}: {wording}"
+    known_count = 0
+    intact_count = 0
+    for chain in chains:
+        states_of_steps = set(outcome.chain(edit.chains.index(chain))["state"])
+        if "unknown" not in states_of_steps:
+            known_count += 1
+        if states_of_steps == {"kept"}:
+            intact_count += 1
+    finding = (
+        f"{intact_count} of {known_count} known chains still lead to {edit.original} after the edit"
+    )
+    edge_states = case.edge_states(edit, outcome.facts)
+    edit_of_chains = replace(edit, chains=tuple(chains))
+    graph_figure = case.graph_pair(edit_of_chains, caption="", **edge_states)
+    return with_caption(graph_figure, finding, caption)

@@ -84,21 +84,24 @@ class Panel(widgets.VBox):
 
     def _work(self) -> None:
         """Edit; what cannot be done is in the status line, and the old result stays dimmed."""
-        began, passes, reported = time.monotonic(), 0, 0.0
+        started = time.monotonic()
+        passes = 0
+        reported_at = 0.0
 
-        def count(*_: Any) -> None:  # before each forward pass, where the work can be stopped
-            nonlocal passes, reported
+        def count_pass(*_: Any) -> None:  # before each forward pass, where the work can be stopped
+            nonlocal passes, reported_at
             if self._cancelled.is_set():
                 raise ValueError("cancelled; nothing was changed")
-            passes, gone = passes + 1, time.monotonic() - began
-            if gone - reported >= EVERY:
-                reported = gone
-                self.status.value = f"Editing… {passes} passes of the model, {gone:.0f} s"
+            passes += 1
+            seconds = time.monotonic() - started
+            if seconds - reported_at >= EVERY:
+                reported_at = seconds
+                self.status.value = f"Editing… {passes} passes of the model, {seconds:.0f} s"
 
         embeddings = self._explorer.lm.network.get_input_embeddings()
         try:
             self.status.value = "Editing… (missing second moments take minutes, once)"
-            with _TURN, embeddings.register_forward_pre_hook(count):
+            with _TURN, embeddings.register_forward_pre_hook(count_pass):
                 self._edit()
             self._outdate(False)
         except Exception as error:  # in a thread nobody else would see it
@@ -109,17 +112,21 @@ class Panel(widgets.VBox):
 
     def _outdate(self, old: bool = True) -> None:
         """Dim the result shown, which does not belong to what is chosen now; or no longer."""
-        for shown in (self.picture, self.details):
-            (shown.add_class if old else shown.remove_class)("explorer-old")
+        for widget in (self.picture, self.details):
+            if old:
+                widget.add_class("explorer-old")
+            else:
+                widget.remove_class("explorer-old")
 
     def _draw(self, figure: Figure) -> None:
         output, size = figure_output(figure, "")
         self.picture.value = b64decode(output["image/png"])
-        self.picture.width, self.picture.layout.display = str(size["width"]), None
+        self.picture.width = str(size["width"])
+        self.picture.layout.display = None
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        instead = f"{type(self).__name__}: run the notebook to use it"
-        return {**super()._repr_mimebundle_(**options), "text/plain": instead}
+        text = f"{type(self).__name__}: run the notebook to use it"
+        return {**super()._repr_mimebundle_(**options), "text/plain": text}
 
 
 class EditPanel(Panel):
@@ -155,10 +162,21 @@ class EditPanel(Panel):
         self.model.observe(lambda _: self._load(), "value")
         for choice in (self.model, self.target, *self.own.values()):
             choice.observe(lambda _: self._outdate(), "value")
-        *asked, correct, false = self.own.values()
-        fact = [self.model, self.source, self.fact, *asked, self.target, correct, false]
-        shown = self.status, self.details, self.picture, self.style_sheet
-        self.children = *fact, self.choices, *shown
+        self.children = (
+            self.model,
+            self.source,
+            self.fact,
+            self.own["subject"],
+            self.own["prompt"],
+            self.target,
+            self.own["correct"],
+            self.own["false"],
+            self.choices,
+            self.status,
+            self.details,
+            self.picture,
+            self.style_sheet,
+        )
         self._offer_targets()
         self._offer_fields()
         if first is not None:
@@ -224,13 +242,15 @@ def details(outcome: Outcome) -> str:
         "Measures of PEAK [%]; additivity: lower is better": outcome.measures().to_frame().T,
         f"Known answers named in {len(outcome.after)} sampled continuations": outcome.naming(),
     }
-    how: dict[str, Any] = {"decimals": 0, "index": False}
-    parts = [table_output(table, title=t, **how)["text/html"] for t, table in tables.items()]
-    for title, group in (("before", outcome.before), ("after", outcome.after)):
-        items = "".join(f"<li>{escape(each.text) or '<i>nothing</i>'}</li>" for each in group)
-        summary = f"<summary>Generated {title} the edit</summary>"
-        parts.append(f"<details>{summary}<ul>{items}</ul></details>")
-    return "".join(parts)
+    html = ""
+    for title, table in tables.items():
+        html += table_output(table, title=title, decimals=0, index=False)["text/html"]
+    for moment, continuations in (("before", outcome.before), ("after", outcome.after)):
+        texts = [escape(continuation.text) or "<i>nothing</i>" for continuation in continuations]
+        items = "".join(f"<li>{text}</li>" for text in texts)
+        summary = f"<summary>Generated {moment} the edit</summary>"
+        html += f"<details>{summary}<ul>{items}</ul></details>"
+    return html
 
 
 class ChainPanel(Panel):
@@ -285,11 +305,13 @@ class ChainPanel(Panel):
     def _redraw(self) -> None:
         if self.outcome is None or self.chain.value is None:
             return
-        number, chains, self.details.value = self.chain.value, self.outcome.edit.chains, ""
-        shown = [chain for chain in chains if len(chain) <= self.steps.value] or chains
+        number = self.chain.value
+        chains = self.outcome.edit.chains
+        self.details.value = ""
+        shown_chains = [chain for chain in chains if len(chain) <= self.steps.value] or chains
         if number != ALL:
-            shown = [chains[number]]
+            shown_chains = [chains[number]]
             title = "Probability of each step's object, and what became of the fact"
             steps = table_output(self.outcome.chain(number), title=title, decimals=3, index=False)
             self.details.value = steps["text/html"]
-        self._draw(one_edit.graphs(self.outcome, shown))
+        self._draw(one_edit.graphs(self.outcome, shown_chains))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -89,14 +88,21 @@ class EditedFacts:
 
     def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
         """Greedy continuations under one fact's edit; once written, under all."""
-        owner = -1 if self.written else 0 if len(self.updates) == 1 else fact
-        asked = (self.lm, prompts, self.updates, [owner] * len(prompts))
-        return [text for (text,) in sample_responses(*asked, n=1, sampling=GREEDY)]
+        if self.written:
+            owner = -1
+        elif len(self.updates) == 1:
+            owner = 0
+        else:
+            owner = fact
+        owners = [owner] * len(prompts)
+        texts = sample_responses(self.lm, prompts, self.updates, owners, n=1, sampling=GREEDY)
+        return [text for (text,) in texts]
 
     def write(self) -> LanguageModel:
         """Add all updates to the weights for good, once; many facts are better edited ``together``."""
-        for update in () if self.written else self.updates:
-            write(self.lm, update)
+        if not self.written:
+            for update in self.updates:
+                write(self.lm, update)
         self.written = True
         return self.lm
 
@@ -132,31 +138,42 @@ def edit_facts(
     model's file recommends. The other options are those of ``build_editor``.
     """
     facts = listed(facts)
-    unlisted = [fact.request.text for fact in facts if not (fact.correct or fact.false)]
     split_method(editor)  # before a preset is looked for
     whole_number("seed", seed)
     corpus_named(corpus, seed=seed)
-    chosen = presets.default_preset(editor, lm.name) if preset is None else preset
-    check_method(editor, lm.name, chosen)
-    if unlisted and (app or editor.endswith("+app")):
-        raise RequestError(f"{unlisted[0]!r}: APP protects answers; give some, or omit APP")
+    if preset is None:
+        preset = presets.default_preset(editor, lm.name)
+    check_method(editor, lm.name, preset)
+    if app or editor.endswith("+app"):
+        for fact in facts:
+            if not (fact.correct or fact.false):
+                raise RequestError(
+                    f"{fact.request.text!r}: APP protects answers; give some, or omit APP"
+                )
     # Before an edit is made: it refuses whatever cannot be scored.
     before = _answered(lm, facts, (), [-1] * len(facts))
-    how: dict[str, Any] = {"preset": chosen, "app": app, "corpus": corpus, "seed": seed}
-    made = build_editor(editor, lm, **how, progress=True)
+    built_editor = build_editor(
+        editor, lm, preset=preset, app=app, corpus=corpus, seed=seed, progress=True
+    )
     requests = [fact.request for fact in facts]
-    updates = [made.edit_jointly(requests)] if together else made.edit(requests)
-    owners = [0 if together else number for number in range(len(facts))]
+    if together:
+        updates = [built_editor.edit_jointly(requests)]
+        owners = [0] * len(facts)
+    else:
+        updates = built_editor.edit(requests)
+        owners = list(range(len(facts)))
     after = _answered(lm, facts, updates, owners)
-    base = presets.base_hyperparameters(editor, lm.name, chosen)
-    at_subject = isinstance(base, presets.VectorHyperparameters)
+    hyperparameters = presets.base_hyperparameters(editor, lm.name, preset)
+    edits_subject_token = isinstance(hyperparameters, presets.VectorHyperparameters)
     rows = []
     for index, fact in enumerate(facts):
         update = updates[owners[index]]
         row = fact_row(lm, fact, before[index], after[index], update)
         warnings = fact_warnings(fact, facts, together=together)
-        warnings += edit_warnings(lm, fact, update, edits_subject_token=at_subject)
-        rows.append(row | ({"warning": "; ".join(warnings)} if warnings else {}))
+        warnings += edit_warnings(lm, fact, update, edits_subject_token=edits_subject_token)
+        if warnings:
+            row["warning"] = "; ".join(warnings)
+        rows.append(row)
     return EditedFacts(lm, facts, tuple(updates), pd.DataFrame(rows))
 
 
@@ -166,17 +183,17 @@ def listed(facts: Sequence[Fact]) -> tuple[Fact, ...]:
         raise RequestError(
             "facts are a table; make each row one: [Fact(**row) for row in table.to_dict('records')]"
         )
-    several = isinstance(facts, Iterable) and not isinstance(facts, str | bytes)
-    given = tuple(facts) if several else ()
-    if not given:
+    is_list = isinstance(facts, Iterable) and not isinstance(facts, str | bytes)
+    fact_list = tuple(facts) if is_list else ()
+    if not fact_list:
         raise RequestError("give a list of facts: edit_facts(model, [Fact(subject, …)])")
-    for number, fact in enumerate(given, start=1):
+    for number, fact in enumerate(fact_list, start=1):
         if not isinstance(fact, Fact):
             raise RequestError(
                 f"fact {number} is a {type(fact).__name__}; give a list of facts:"
                 " edit_facts(model, [Fact(subject, …)])"
             )
-    return given
+    return fact_list
 
 
 @dataclass(frozen=True)
@@ -194,23 +211,31 @@ class Answers:
 def _answered(
     lm: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update], owners: Sequence[int]
 ) -> list[Answers]:
-    questions = [Question(f.prompts[0], (f.target, *f.correct, *f.false)) for f in facts]
+    """What the model gives for each fact, under the update that ``owners`` name for it."""
+    questions = [
+        Question(fact.prompts[0], (fact.target, *fact.correct, *fact.false)) for fact in facts
+    ]
     scores = score_answers(lm, questions, updates, owners)
-    prompts = [prompt for fact in facts for prompt in fact.prompts]
-    prompt_owners = [owner for fact, owner in zip(facts, owners, strict=True) for _ in fact.prompts]
-    longest = max(len(ids) for fact in facts for ids in _target_ids(lm, fact))
-    count = max(GREEDY.max_new_tokens, longest + LONGEST_LETTER)
-    greedy = replace(GREEDY, max_new_tokens=count, stop=None)
-    continuations = iter(sample_tokens(lm, prompts, updates, prompt_owners, greedy))
+    prompts: list[str] = []
+    prompt_owners: list[int] = []
+    longest_target = 0
+    for fact, owner in zip(facts, owners, strict=True):
+        prompts += fact.prompts
+        prompt_owners += [owner] * len(fact.prompts)
+        longest_target = max(longest_target, *map(len, _target_ids(lm, fact)))
+    token_count = max(GREEDY.max_new_tokens, longest_target + LONGEST_LETTER)
+    sampling = replace(GREEDY, max_new_tokens=token_count, stop=None)
+    continuations = iter(sample_tokens(lm, prompts, updates, prompt_owners, sampling))
     answers = []
-    for fact, (_, own_scores) in zip(facts, scores.groupby("question", sort=True), strict=True):
+    for fact, (_, fact_scores) in zip(facts, scores.groupby("question", sort=True), strict=True):
         tokens = [next(continuations)[0] for _ in fact.prompts]
-        answers.append(Answers(tokens, own_scores))
+        answers.append(Answers(tokens, fact_scores))
     return answers
 
 
 def _target_ids(lm: LanguageModel, fact: Fact) -> list[Ids]:
-    return [answer_ids(lm, fact.target, separator_after(p)) for p in fact.prompts]
+    """The target's tokens after each of the fact's prompts."""
+    return [answer_ids(lm, fact.target, separator_after(prompt)) for prompt in fact.prompts]
 
 
 def fact_row(

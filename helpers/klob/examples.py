@@ -79,7 +79,7 @@ class Examples:
 
     @property
     def sentences(self) -> list[Sentence]:
-        """Those of all groups, one after the other."""
+        """The sentences of all groups, one after the other."""
         return [sentence for group in self.groups for sentence in group]
 
 
@@ -93,8 +93,8 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> dict[in
     # Not splitlines: JSON may hold other line separators than the line's end.
     errors = "replace" if source == "klob" else "strict"  # the published files are as they are
     lines = read_text(path, errors=errors).rstrip("\n").split("\n")
-    placed = ((f"{path}, line {n}", line) for n, line in enumerate(lines, start=1))
-    return dict(enumerate(read_all(placed, SCHEMAS[subtask].validate_json)))
+    by_line = ((f"{path}, line {number}", line) for number, line in enumerate(lines, start=1))
+    return dict(enumerate(read_all(by_line, SCHEMAS[subtask].validate_json)))
 
 
 def load_examples(
@@ -103,35 +103,44 @@ def load_examples(
     *,
     count: int | None = None,
     seed: int = 0,
-    asked: LanguageModel | None = None,
+    lm: LanguageModel | None = None,
 ) -> Examples:
     """A random choice of a subtask's examples as sentences, in file order; all without a ``count``.
 
-    A UserError names the lines that ``asked``, a model, cannot be asked.
+    With ``lm`` a UserError names the lines that this model cannot be asked.
     """
-    chosen = read_examples(subtask, source)
+    examples = read_examples(subtask, source)
     if count is not None:
-        if not 0 < count <= len(chosen):
-            raise UserError(f"{count} examples wanted, the file has {len(chosen)}")
-        chosen = {n: chosen[n] for n in sorted(random.Random(seed).sample([*chosen], count))}
-    groups = {number: _sentences(example) for number, example in chosen.items()}
-    if asked:
+        if not 0 < count <= len(examples):
+            raise UserError(f"{count} examples wanted, the file has {len(examples)}")
+        sampled = random.Random(seed).sample(list(examples), count)
+        examples = {number: examples[number] for number in sorted(sampled)}
+    groups = {number: _sentences(example) for number, example in examples.items()}
+    if lm:
         path = _file(subtask, source)
-        placed = ((f"{path}, line {n + 1}", group) for n, group in groups.items())
-        read_all(placed, partial(encode, asked))
-    relations = ("" if isinstance(each, str) else each.fact[1] for each in chosen.values())
-    return Examples(subtask, tuple(groups.values()), tuple(relations), tuple(chosen))
+        by_line = ((f"{path}, line {number + 1}", group) for number, group in groups.items())
+        read_all(by_line, partial(encode, lm))
+    relations = tuple(_relation(example) for example in examples.values())
+    return Examples(subtask, tuple(groups.values()), relations, tuple(examples))
+
+
+def _relation(example: Example) -> str:
+    return "" if isinstance(example, str) else example.fact[1]
 
 
 def _sentences(example: Example) -> tuple[Sentence, ...]:
     if isinstance(example, str):
         return (Sentence(example),)
     subject, _, answer = example.fact
-    asked = [(cloze, answer) for cloze in example.prompts]
+    clozes_and_answers = [(cloze, answer) for cloze in example.prompts]
     if isinstance(example, RelevanceExample):
-        asked.append((example.chain_prompt, example.chain[-1]))
-    # A subject that a hand-written sentence does not name verbatim is left open.
-    return tuple(Sentence(c, answer, subject if subject in c else None) for c, answer in asked)
+        clozes_and_answers.append((example.chain_prompt, example.chain[-1]))
+    sentences = []
+    for cloze, answer in clozes_and_answers:
+        # A subject that a hand-written sentence does not name verbatim is left open.
+        named_subject = subject if subject in cloze else None
+        sentences.append(Sentence(cloze, answer, named_subject))
+    return tuple(sentences)
 
 
 def _file(subtask: Subtask, source: str | Path) -> Path:

@@ -41,15 +41,16 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
 
     ``shape`` is (layers, neurons).
     """
-    drawn, axes = plt.subplots(figsize=(6.6, 3.0))
+    fig, axes = plt.subplots(figsize=(6.6, 3.0))
     shared = np.zeros(shape, dtype=int)
     below = np.zeros(shape[0], dtype=int)
     for units in sets:
         shared.flat[units] += 1
     number = len(sets)
-    chance = shared.size * stats.binom.pmf(range(number + 1), number, len(sets[0]) / shared.size)
-    colours = "0.8", *PALETTE
-    expected = ["less than 1" if n < 1 else f"{n:,.0f}" for n in chance]
+    located_share = len(sets[0]) / shared.size
+    chance_counts = shared.size * stats.binom.pmf(range(number + 1), number, located_share)
+    expected = ["less than 1" if count < 1 else f"{count:,.0f}" for count in chance_counts]
+    colours = ("0.8", *PALETTE)
     for count in range(number, 0, -1):
         heights = (shared == count).sum(axis=1)
         label = f"in {count} of {number}: {heights.sum()}\n(chance: {expected[count]})"
@@ -60,7 +61,7 @@ def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) 
     common = f"{(shared == number).sum()} of {len(sets[0])} located neurons"
     finding = f"All {number} wordings share {common}; chance gives {expected[-1]}"
     return with_caption(
-        drawn, finding, f"{title}\nChance: as many neurons, at random for each wording"
+        fig, finding, f"{title}\nChance: as many neurons, at random for each wording"
     )
 
 
@@ -74,11 +75,13 @@ def layer_strips(
     """
     rows = [len(sentences) for sentences, _ in panels.values()]
     size = (7.6, 0.24 * sum(rows) + 1.5)
-    drawn, column = plt.subplots(
+    fig, column = plt.subplots(
         len(panels), 1, figsize=size, height_ratios=rows, squeeze=False, sharex=True
     )
-    shares = {title: m / m.sum(axis=1, keepdims=True) for title, (_, m) in panels.items()}
-    highest = max(part.max() for part in shares.values())
+    shares = {}  # [sentences, layers] by criterion
+    for title, (_, mass) in panels.items():
+        shares[title] = mass / mass.sum(axis=1, keepdims=True)
+    highest = max(panel_shares.max() for panel_shares in shares.values())
     for axes, (title, (sentences, _)) in zip(column[:, 0], panels.items(), strict=True):
         image = axes.imshow(shares[title], aspect="auto", cmap="cividis", vmin=0, vmax=highest)
         axes.set_yticks(
@@ -87,93 +90,113 @@ def layer_strips(
         axes.grid(visible=False)
         axes.set_title(title, loc="left", fontsize=9)
     axes.set_xlabel("layer")
-    drawn.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
-    last = sum(int((part.argmax(axis=1) == part.shape[1] - 1).sum()) for part in shares.values())
-    finding = f"{last} of {sum(rows)} sentences have their highest share in the last layer"
-    return with_caption(drawn, finding, f"Share of a sentence's mass by layer; {caption}")
+    fig.colorbar(image, ax=list(column[:, 0]), label="share of mass", shrink=0.8)
+    peak_is_last = 0  # sentences
+    for panel_shares in shares.values():
+        last_layer = panel_shares.shape[1] - 1
+        peak_is_last += int((panel_shares.argmax(axis=1) == last_layer).sum())
+    finding = f"{peak_is_last} of {sum(rows)} sentences have their highest share in the last layer"
+    return with_caption(fig, finding, f"Share of a sentence's mass by layer; {caption}")
 
 
 @figure("05_rsim")
 def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
-    drawn, axes = plt.subplots(figsize=(6.6, 1.6))
+    fig, axes = plt.subplots(figsize=(6.6, 1.6))
     axes.plot([0, 1], [0, 0], color="0.5", linewidth=1)
-    for place, name in ((0.0, "0"), (overall, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
-        axes.plot(place, 0, "|", color="black", markersize=10)
-        axes.annotate(name, (place, -0.28), ha="center", va="top", fontsize=8)
+    for value, name in ((0.0, "0"), (overall, "Sim_all"), (candidate, "Sim_cand"), (1.0, "1")):
+        axes.plot(value, 0, "|", color="black", markersize=10)
+        axes.annotate(name, (value, -0.28), ha="center", va="top", fontsize=8)
     for height, end, name in ((0.35, candidate, "Sim_cand - Sim_all"), (0.8, 1.0, "1 - Sim_all")):
         arrow = {"arrowstyle": "<->", "color": PALETTE[0]}
         axes.annotate("", (overall, height), (end, height), arrowprops=arrow)
         length = f"{name} = {end - overall:.2f}"
         axes.annotate(length, ((overall + end) / 2, height + 0.06), ha="center", fontsize=8)
-    near = candidate - overall
-    whole = 1 - overall
     axes.set_ylim(-0.6, 1.2)
     axes.axis("off")
-    return with_caption(drawn, f"RSim = {near:.2f} / {whole:.2f} = {near / whole:.2f}", title)
+    numerator = candidate - overall
+    denominator = 1 - overall
+    ratio = numerator / denominator
+    return with_caption(fig, f"RSim = {numerator:.2f} / {denominator:.2f} = {ratio:.2f}", title)
 
 
 @figure("05_reading", alone=True)
 def reading() -> Figure:
     """RSim in one picture, for readers who meet it for the first time."""
-    asked = "how much more similar are the wordings of one fact than any sentences?"
-    return rsim_line(0.75, 0.25, title=f"Made-up numbers: {asked}")
+    question = "how much more similar are the wordings of one fact than any sentences?"
+    return rsim_line(0.75, 0.25, title=f"Made-up numbers: {question}")
 
 
 @figure("05_evaluation", needs=("similarities", "sentences", "null"), **PUBLISHED)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
-    how: dict[str, Any] = {"granularity": granularity, "share": share}
-    table = criteria_table(run.joined("similarities"), run.joined("sentences"), **how)
+    table = criteria_table(
+        run.joined("similarities"), run.joined("sentences"), granularity=granularity, share=share
+    )
     null = run.joined("null").query(
         "granularity == @granularity and share == @share and shuffled == 'all'"
     )
     names = [name for name in LABELS if name in set(table["locator"])][::-1]
-    drawn, row = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(names) + 1.3), sharey=True)
+    fig, row = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(names) + 1.3), sharey=True)
     for axes, (criterion, title) in zip(row, TITLES.items(), strict=True):
-        part = table[table["criterion"] == criterion].set_index("locator").reindex(names)
-        marked(axes, range(len(names)), part, across=True, fmt="o", ms=4, color=PALETTE[0])
+        estimates = table[table["criterion"] == criterion].set_index("locator").reindex(names)
+        marked(axes, range(len(names)), estimates, across=True, fmt="o", ms=4, color=PALETTE[0])
         chance = null[null["subtask"] == criterion].set_index("locator").reindex(names)
         axes.plot(chance["mean"], range(len(names)), "D", color="0.45", mfc="none", ms=4)
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.locator_params(axis="x", nbins=4)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    real = table[~table["locator"].isin(CONTROLS)].groupby("criterion")["mean"]
-    ends = real.agg(["min", "max"]).to_numpy()[:2]
-    wordings, chains = (f"{low:.2f} to {high:.2f}".replace("-", "−") for low, high in ends)
-    shared = f"share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
-    of = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
+    without_controls = table[~table["locator"].isin(CONTROLS)]
+    ranges = without_controls.groupby("criterion")["mean"].agg(["min", "max"])
+    wordings = _range_text(ranges.loc["consistency"])
+    chains = _range_text(ranges.loc["relevance"])
+    finding = (
+        f"Wordings of a fact share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
+    )
+    data = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
     note = f"95 % intervals, {table.attrs['below']}; ◇ what chance gives"
-    return with_caption(drawn, f"Wordings of a fact {shared}", f"{of}\n{note}")
+    return with_caption(fig, finding, f"{data}\n{note}")
 
 
-def _edited(run: Run) -> tuple[pd.DataFrame, dict[str, Any], str]:
-    """Gains of a run's edits, located mass, and what they are of."""
+def _range_text(ends: pd.Series) -> str:
+    return f"{ends['min']:.2f} to {ends['max']:.2f}".replace("-", "−")
+
+
+def _gains_and_mass(run: Run) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Gains of a run's edits, and located mass by locator, [facts, layers] each."""
     gains = edit_gains(run.joined("edits"))
-    mass = layer_mass(run.joined("layers"), gains.index)
-    twins = "".join(f"; {LABELS[t]}: as {LABELS[of]}" for t, of in profile_twins(mass).items())
-    return gains, mass, f"{made_with(run)}; ROME at every layer, {len(gains)} facts{twins}"
+    return gains, layer_mass(run.joined("layers"), gains.index)
+
+
+def _edits_in_words(run: Run, gains: pd.DataFrame, mass: dict[str, Any]) -> str:
+    """Model, data, number of facts, and locators whose profile is another one's."""
+    words = f"{made_with(run)}; ROME at every layer, {len(gains)} facts"
+    for twin, original in profile_twins(mass).items():
+        words += f"; {LABELS[twin]}: as {LABELS[original]}"
+    return words
 
 
 @figure("05_layers", needs=("edits", "layers"), **PUBLISHED)
 def layer_curves(run: Run) -> Figure:
     """Where editing works and where locators see the facts: the two steps of KLoB's Figure 1."""
-    gains, mass, of = _edited(run)
-    outcome = gains.to_numpy()
+    gains, mass = _gains_and_mass(run)
+    gain = gains.to_numpy()  # [facts, layers]
     twins = profile_twins(mass)
     names = [name for name in LABELS if name in mass and name not in (*CONTROLS, *twins)]
     height = 0.26 * len(names)
-    drawn, (upper, lower) = plt.subplots(
+    fig, (upper, lower) = plt.subplots(
         2, 1, figsize=(7.2, height + 3.0), sharex=True, height_ratios=[1.6, height + 0.4]
     )
-    layers = np.arange(outcome.shape[1])
-    band = [mean_interval(each) for each in outcome.T]
-    upper.plot(layers, outcome.mean(axis=0), color="black")
-    upper.fill_between(layers, [b.low for b in band], [b.high for b in band], color="0.8")
+    layers = np.arange(gain.shape[1])
+    intervals = [mean_interval(gain_of_layer) for gain_of_layer in gain.T]
+    lows = [interval.low for interval in intervals]
+    highs = [interval.high for interval in intervals]
+    upper.plot(layers, gain.mean(axis=0), color="black")
+    upper.fill_between(layers, lows, highs, color="0.8")
     upper.set_ylabel("gain [nats]")
     edits = "Edit of one layer: gain of the new answer at other wordings"
-    upper.set_title(f"{edits}, n = {len(outcome)} facts", loc="left", fontsize=9)
+    upper.set_title(f"{edits}, n = {len(gain)} facts", loc="left", fontsize=9)
     shares = np.array([mass[name].mean(axis=0) for name in names])
     image = lower.imshow(shares, aspect="auto", cmap="cividis", norm=PowerNorm(0.5, vmin=0))
     peaks = shares.argmax(axis=1)
@@ -182,38 +205,42 @@ def layer_curves(run: Run) -> Figure:
     lower.set_xlabel("layer")
     lower.set_title("Located mass, share of the fact's; ○ the highest", loc="left", fontsize=9)
     lower.grid(visible=False)
-    drawn.colorbar(image, ax=lower, label="share of mass", aspect=12)
-    late = layers >= 0.8 * len(layers)
-    less = mean_interval(outcome[:, ~late].mean(axis=1) - outcome[:, late].mean(axis=1))
+    fig.colorbar(image, ax=lower, label="share of mass", aspect=12)
+    is_late = layers >= 0.8 * len(layers)
+    gain_early = gain[:, ~is_late].mean(axis=1)  # [facts]
+    gain_late = gain[:, is_late].mean(axis=1)
+    loss = mean_interval(gain_early - gain_late)
     finding = (
-        f"{int(late[peaks].sum())} of {len(names)} locators point to late layers; "
-        f"edits there gain {less.mean:.1f} [{less.low:.1f}, {less.high:.1f}] nats less"
+        f"{int(is_late[peaks].sum())} of {len(names)} locators point to late layers; "
+        f"edits there gain {loss.mean:.1f} [{loss.low:.1f}, {loss.high:.1f}] nats less"
     )
-    return with_caption(drawn, finding, f"{of}\nMeans over facts, 95 % band; late: the last fifth")
+    data = _edits_in_words(run, gains, mass)
+    return with_caption(fig, finding, f"{data}\nMeans over facts, 95 % band; late: the last fifth")
 
 
 @figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
 def locality_dots(run: Run, *, seed: int = 0) -> Figure:
     """Rank correlation of located mass with the edit's gain: own fact against other facts."""
-    gains, mass, of = _edited(run)
+    gains, mass = _gains_and_mass(run)
     tests = locality_table(gains, mass, seed=seed)
     names = [name for name in LABELS if name in set(tests["locator"])][::-1]
     size = (7.6, 0.3 * len(names) + 1.4)
-    drawn, (left, right) = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
+    fig, (left, right) = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
     for index, (pairing, label) in enumerate((("own", "the same fact"), ("other", "other facts"))):
-        part = tests[tests["pairing"] == pairing].set_index("locator").reindex(names)
-        places = np.arange(len(names)) + 0.14 - 0.28 * index
+        estimates = tests[tests["pairing"] == pairing].set_index("locator").reindex(names)
+        heights = np.arange(len(names)) + 0.14 - 0.28 * index
         look = {"fmt": "os"[index], "ms": 4, "color": PALETTE[index], "label": label}
-        marked(left, places, part, across=True, **look)
-    added = tests[tests["pairing"] == "specific"].set_index("locator").reindex(names)
-    marked(right, range(len(names)), added, across=True, fmt="o", ms=4, color="black")
+        marked(left, heights, estimates, across=True, **look)
+    differences = tests[tests["pairing"] == "specific"].set_index("locator").reindex(names)
+    marked(right, range(len(names)), differences, across=True, fmt="o", ms=4, color="black")
     for axes, words in ((left, "Correlation with the gain of …"), (right, "Same fact − other")):
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(words, loc="left", fontsize=9)
     left.set_yticks(range(len(names)), [LABELS[name] for name in names])
     left.legend(loc="upper right", fontsize=7)
-    real = added.drop(list(CONTROLS), errors="ignore")
-    better = int(((real["low"] > 0) & (real["p_value"] < 0.05)).sum())
-    finding = f"{better} of {len(real)} locators predict a fact's own gains better than others'"
+    without_controls = differences.drop(list(CONTROLS), errors="ignore")
+    is_better = (without_controls["low"] > 0) & (without_controls["p_value"] < 0.05)
+    locators = f"{int(is_better.sum())} of {len(without_controls)} locators"
+    finding = f"{locators} predict a fact's own gains better than others'"
     note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
-    return with_caption(drawn, finding, f"{of}\n{note}")
+    return with_caption(fig, finding, f"{_edits_in_words(run, gains, mass)}\n{note}")

@@ -30,8 +30,9 @@ from helpers.results.store import Cases, ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 
 Facts = Mapping[int, ConsistencyExample]  # by their place in the file
-UNEDITED = -1
-_OWN: dict[str, Any] = {"context_template_length_params": []}  # hyperparameters of ours
+UNEDITED = -1  # in place of a layer
+MOST_LAYERS = 1_000  # more than any model has
+_WITHOUT_CONTEXTS: dict[str, Any] = {"context_template_length_params": []}
 
 
 def edit_requests(
@@ -40,17 +41,18 @@ def edit_requests(
     """One counterfactual edit per numbered fact, not of those whose first wording does not hold the
     subject, or whose relation has one answer.
     """
-    answers: dict[str, set[str]] = {}
-    for _, relation, answer in (example.fact for example in examples.values()):
-        answers.setdefault(relation, set()).add(answer)
+    answers_by_relation: dict[str, set[str]] = {}
+    for example in examples.values():
+        _, relation, answer = example.fact
+        answers_by_relation.setdefault(relation, set()).add(answer)
     requests = {}
     for number in numbers:
         subject, relation, answer = examples[number].fact
-        others = sorted(answers[relation] - {answer})
-        first = examples[number].prompts[0]
-        if others and subject in first:
-            target = random.Random(f"{seed} {number}").choice(others)
-            prompt = without_slot(first).replace(subject, "{}", 1)
+        other_answers = sorted(answers_by_relation[relation] - {answer})
+        first_wording = examples[number].prompts[0]
+        if other_answers and subject in first_wording:
+            target = random.Random(f"{seed} {number}").choice(other_answers)
+            prompt = without_slot(first_wording).replace(subject, "{}", 1)
             requests[number] = EditRequest(subject, prompt, target, (answer,), record=str(number))
     return requests
 
@@ -61,41 +63,68 @@ def edit_every_layer(
     numbers: Sequence[int],
     *,
     store: ResultsStore,
-    **options: Any,
+    preset: str,
+    corpus: str,
+    seed: int,
 ) -> pd.DataFrame:
-    """Edit facts at every layer; what is in the store is not edited again. ``options``: preset, corpus, seed.
+    """Edit the numbered facts at every layer; what is in the store is not edited again.
 
     Columns example (place in the file), layer (−1: the unedited model), wording, and new and old: the
     answers' mean token log-probability, NaN of a failed edit.
     """
-    settings = edit_settings(lm, examples, **options)
+    settings = edit_settings(lm, examples, preset=preset, corpus=corpus, seed=seed)
     results = store.open({**settings, "facts": "by content"})
-    layers = range(lm.layout.blocks)
-    requests = edit_requests(examples, numbers, seed=options["seed"])
+    requests = edit_requests(examples, numbers, seed=seed)
 
     def content(number: int) -> object:
         return _content(examples[number]), asdict(requests[number])
 
-    def edited(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
-        updates, asked = None, {number: requests[number] for number in chosen}
+    def scores_at_layer(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
+        chosen_requests = {number: requests[number] for number in chosen}
+        updates = None
         if layer != UNEDITED:
-            own = {"layers": [layer], **_OWN}
-            editor = build_editor("rome", lm, overrides=own, **options)
-            updates = editor.edit(list(asked.values()))
-        table = score_edits(lm, examples, asked, updates).assign(layer=layer)
-        return {"scores": table.assign(case_id=1_000 * table["example"] + layer - UNEDITED)}
+            editor = build_editor(
+                "rome",
+                lm,
+                preset=preset,
+                corpus=corpus,
+                seed=seed,
+                overrides={"layers": [layer], **_WITHOUT_CONTEXTS},
+            )
+            updates = editor.edit(list(chosen_requests.values()))
+        table = score_edits(lm, examples, chosen_requests, updates)
+        case_ids = [_case_id(number, layer) for number in table["example"]]
+        return {"scores": table.assign(layer=layer, case_id=case_ids)}
 
-    cases = {  # one id per fact and layer, so that facts can be added later
-        layer: Cases({1_000 * n + layer - UNEDITED: n for n in numbers}, content=content)
-        for layer in (UNEDITED, *layers)
-    }
-    if settings["hyperparameters"]["mom2_adjustment"] and any(
-        cases[layer].missing(results) for layer in layers
-    ):  # one pass over the corpus serves all layers
-        second_moment(lm, layers, corpus_named(options["corpus"], seed=options["seed"]))
-    parts = [each.completed(results, partial(edited, layer=n)) for n, each in cases.items()]
-    table = pd.concat(parts).reindex(columns=["example", "layer", "wording", "new", "old"])
+    cases_by_layer: dict[int, Cases[int]] = {}
+    for layer in (UNEDITED, *range(lm.layout.blocks)):
+        by_id = {_case_id(number, layer): number for number in numbers}
+        cases_by_layer[layer] = Cases(by_id, content=content)
+    edits_are_missing = any(
+        cases.missing(results) for layer, cases in cases_by_layer.items() if layer != UNEDITED
+    )
+    if edits_are_missing and settings["hyperparameters"]["mom2_adjustment"]:
+        _store_second_moments(lm, corpus, seed)
+    tables = [
+        cases.completed(results, partial(scores_at_layer, layer=layer))
+        for layer, cases in cases_by_layer.items()
+    ]
+    table = pd.concat(tables).reindex(columns=["example", "layer", "wording", "new", "old"])
     return table.sort_values(["layer", "example", "wording"], ignore_index=True)
+
+
+def _case_id(number: int, layer: int) -> int:
+    """The id of a fact's edit at a layer, whatever other facts are edited; the unedited model is first."""
+    return MOST_LAYERS * number + (layer - UNEDITED)
+
+
+def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:
+    """Put the second moments of all layers into the cache, in one pass over the corpus.
+
+    The editors of single layers then read theirs; each would make its own pass, and all matrices do
+    not fit into memory together with what is solved with them.
+    """
+    second_moment(lm, range(lm.layout.blocks), corpus_named(corpus, seed=seed))
 
 
 def score_edits(
@@ -104,35 +133,45 @@ def score_edits(
     requests: Mapping[int, EditRequest],
     updates: Sequence[Update] | None,
 ) -> pd.DataFrame:
-    """The same of some facts under their updates, without the layer; empty ones (failed) give NaN."""
-    asked = [(n, w, cloze) for n in requests for w, cloze in enumerate(examples[n].prompts)]
-    table = pd.DataFrame(asked, columns=["example", "wording", "cloze"])
-    questions = [
-        Question(without_slot(cloze), (requests[n].target, requests[n].correct[0]))
-        for n, _, cloze in asked
-    ]
-    owners = [list(requests).index(n) for n, _, _ in asked]
+    """The two answers' scores after each wording of the requests' facts, under their ``updates``.
+
+    Columns example (place in the file), wording, and new and old: mean token log-probabilities of the
+    target and of the fact's answer, NaN under an update that is empty (a failed edit). Without
+    ``updates`` the scores are the unedited model's.
+    """
+    rows = []
+    questions = []
+    owners = []
+    for owner, (number, request) in enumerate(requests.items()):
+        for wording, cloze in enumerate(examples[number].prompts):
+            rows.append((number, wording))
+            questions.append(Question(without_slot(cloze), (request.target, request.correct[0])))
+            owners.append(owner)
     scores = score_answers(lm, questions, updates, owners if updates else None)
-    wide = scores.pivot(index="question", columns="answer", values="mean")
-    table["new"] = wide[0].to_numpy()
-    table["old"] = wide[1].to_numpy()
+    by_answer = scores.pivot(index="question", columns="answer", values="mean")
+    table = pd.DataFrame(rows, columns=["example", "wording"])
+    table["new"] = by_answer[0].to_numpy()
+    table["old"] = by_answer[1].to_numpy()
     if updates is not None:
-        table.loc[[not updates[owner] for owner in owners], ["new", "old"]] = np.nan
-    return table.drop(columns="cloze")
+        failed = [not updates[owner] for owner in owners]
+        table.loc[failed, ["new", "old"]] = np.nan
+    return table
 
 
 def _content(example: ConsistencyExample) -> dict[str, Any]:
     return {"prompts": example.prompts, "knowledge": example.fact}
 
 
-def edit_settings(lm: LanguageModel, examples: Facts, **options: Any) -> dict[str, Any]:
+def edit_settings(
+    lm: LanguageModel, examples: Facts, *, preset: str, corpus: str, seed: int
+) -> dict[str, Any]:
     """Everything the numbers depend on but the fact and the layer."""
-    preset = read_hyperparameters("rome", lm.name, options["preset"], **_OWN)
+    hyperparameters = read_hyperparameters("rome", lm.name, preset, **_WITHOUT_CONTEXTS)
     return {
         **lm.identity,
-        "hyperparameters": preset.model_dump(mode="json", exclude={"layers"}),
-        "corpus": corpus_named(options["corpus"], seed=options["seed"]).name,
-        "seed": options["seed"],
+        "hyperparameters": hyperparameters.model_dump(mode="json", exclude={"layers"}),
+        "corpus": corpus_named(corpus, seed=seed).name,
+        "seed": seed,
         "facts": settings_key({"facts": [_content(example) for example in examples.values()]}),
         "version": 2,
         "versions": dict.fromkeys(("rome", "vector", "contexts", "second_moments"), Rome.version),

@@ -66,10 +66,10 @@ def similarity_matrix(sets: Sequence[Units], *, size: float | None = None) -> Nu
     """
     inside = np.zeros(1 + max(int(units.max(initial=0)) for units in sets), dtype=bool)
     shared = np.empty((len(sets), len(sets)))
-    for row, own in zip(shared, sets, strict=True):
-        inside[own] = True
+    for row, units in zip(shared, sets, strict=True):
+        inside[units] = True
         row[:] = [np.count_nonzero(inside[other]) for other in sets]
-        inside[own] = False
+        inside[units] = False
     return shared / (size or len(sets[0]))
 
 
@@ -125,10 +125,11 @@ def example_similarities(
 
 def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
     """Unclipped RSim of Sim_cand and Sim_all; 0 where the latter is 1 (always the same units)."""
-    inside, everywhere = np.asarray(candidate, dtype=float), np.asarray(baseline, dtype=float)
-    room = 1 - everywhere
-    constant = np.isclose(room, 0)
-    return np.where(constant, 0.0, (inside - everywhere) / np.where(constant, 1.0, room))
+    sim_candidate = np.asarray(candidate, dtype=float)
+    sim_all = np.asarray(baseline, dtype=float)
+    room = 1 - sim_all
+    is_constant = np.isclose(room, 0)
+    return np.where(is_constant, 0.0, (sim_candidate - sim_all) / np.where(is_constant, 1.0, room))
 
 
 def paper_similarity(candidate: ArrayLike, mean_scores: ArrayLike) -> Numbers:
@@ -211,9 +212,10 @@ def edit_gains(edits: pd.DataFrame, *, at_edit_prompt: bool = False) -> pd.DataF
 def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, Numbers]:
     """|mass| per layer as a share of the fact's, [examples, layers], of locators that scored all these."""
     mass = {}
-    for name, part in layers.query("subtask == 'consistency'").groupby("locator", sort=False):
-        if examples.isin(part["example"]).all():
-            wide = part.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
+    consistency = layers.query("subtask == 'consistency'")
+    for name, rows in consistency.groupby("locator", sort=False):
+        if examples.isin(rows["example"]).all():
+            wide = rows.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
             mass[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
     return mass
 
@@ -263,21 +265,31 @@ def locality_table(
     twins = profile_twins(mass)
     for name in [name for name in mass if name != "constant" and name not in twins]:
         table = rank_correlations(mass[name], outcome)
-        own = table.diagonal()
+        with_own_gains = table.diagonal()  # [facts]
         foreign = table.copy()
         np.fill_diagonal(foreign, np.nan)
-        other = np.nanmean(foreign, axis=1)
+        with_other_gains = np.nanmean(foreign, axis=1)  # [facts]
         generator = np.random.default_rng(seed)
         dealt = [table[facts, generator.permutation(facts)] for _ in range(1_000)]
         average = stats.spearmanr(mass[name].mean(axis=0), outcome.mean(axis=0)).statistic
-        p_value = _one_sided(float(np.nanmean(own)), np.nanmean(dealt, axis=1))
-        common = {"locator": name, "p_value": p_value, "average": float(average)}
-        estimates = {"own": mean_interval(own), "other": mean_interval(other)}
-        estimates["specific"] = paired(other, own, "number").difference
-        could_show = detectable(own - other)
+        p_value = _one_sided(float(np.nanmean(with_own_gains)), np.nanmean(dealt, axis=1))
+        could_show = detectable(with_own_gains - with_other_gains)
+        estimates = {
+            "own": mean_interval(with_own_gains),
+            "other": mean_interval(with_other_gains),
+            "specific": paired(with_other_gains, with_own_gains, "number").difference,
+        }
         for pairing, estimate in estimates.items():
-            row = {"pairing": pairing, **common, **asdict(estimate), "could_show": could_show}
-            rows.append(row)
+            rows.append(
+                {
+                    "pairing": pairing,
+                    "locator": name,
+                    "p_value": p_value,
+                    "average": float(average),
+                    **asdict(estimate),
+                    "could_show": could_show,
+                }
+            )
     tests = pd.DataFrame(rows)
     tests.attrs["twins"] = twins
     return tests

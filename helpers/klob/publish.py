@@ -1,6 +1,6 @@
 """KLoB's published run: locators over all subtasks, and ROME at every layer, from a params file.
 
-A table each: "sentences: LOCATOR" and the same of the other tables of ``run``, and *edits*.
+For each locator and each of ``run.TABLES`` it has a table, such as "sentences: random"; *edits* is one more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from helpers.klob.examples import SCHEMAS, load_examples, read_examples
+from helpers.klob.examples import SCHEMAS, Subtask, load_examples, read_examples
 from helpers.klob.layers import edit_every_layer, edit_requests, edit_settings
 from helpers.klob.metrics import SHARES
 from helpers.klob.run import TABLES, VERSION, Tables, run_locators
@@ -28,33 +28,64 @@ def publication(params: Mapping[str, Any]) -> Publication:
     loading = {name: params[name] for name in ("dtype", "device", "masked")}
     lm = load(params["model"], **loading)
     counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
-    how = {name: params[name] for name in ("source", "seed", "permutations")}
-    content = {str(s): [*map(str, read_examples(s, params["source"]).values())] for s in SCHEMAS}
-    own = params["source"] not in ("klob", "klob-mini")  # named with what is in its files
     source = {
         **lm.identity,
-        "dataset": params["source"] + f" ({settings_key(content)})" * own,
+        "dataset": _dataset_name(params["source"]),
         "seed": params["seed"],
         "shares": list(SHARES),
         "permutations": params["permutations"],
         "version": VERSION,
     }
-    parts = evaluations(lm, params["locators"] or list(LOCATORS), counts=counts, **how)
+    parts = evaluations(
+        lm,
+        params["locators"] or list(LOCATORS),
+        source=params["source"],
+        counts=counts,
+        seed=params["seed"],
+        permutations=params["permutations"],
+    )
     if params["edited_facts"] and not params["masked"]:
         parts.append(layer_edits_part(lm, params))
     return Publication(run_name(params["model"], params["source"]), About(source), parts)
 
 
-def evaluations(lm: LanguageModel, locators: list[str], **how: Any) -> list[Part]:
+def _dataset_name(source: str) -> str:
+    """The source; a user's own one with a digest of what is in its files."""
+    if source in ("klob", "klob-mini"):
+        return source
+    content = {
+        str(subtask): [str(example) for example in read_examples(subtask, source).values()]
+        for subtask in SCHEMAS
+    }
+    return f"{source} ({settings_key(content)})"
+
+
+def evaluations(
+    lm: LanguageModel,
+    locators: list[str],
+    *,
+    source: str,
+    counts: Mapping[Subtask, int | None],
+    seed: int,
+    permutations: int,
+) -> list[Part]:
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
     def tables(name: str, finished: bool) -> Tables:
-        store = ResultsStore(RUNS / "klob")
-        return run_locators(lm, [name], store=store, finished=finished, **how)
+        return run_locators(
+            lm,
+            [name],
+            source,
+            counts,
+            store=ResultsStore(RUNS / "klob"),
+            seed=seed,
+            permutations=permutations,
+            finished=finished,
+        )
 
     def part(name: str, table: str) -> Part:
-        settings = {**make_locator(name, how["seed"]).settings(), "counts": how["counts"]}
+        settings = {**make_locator(name, seed).settings(), "counts": counts}
         return Part(
             f"{table}: {name}",
             settings,
@@ -69,12 +100,16 @@ def evaluations(lm: LanguageModel, locators: list[str], **how: Any) -> list[Part
 
 def layer_edits_part(lm: LanguageModel, params: Mapping[str, Any]) -> Part:
     """ROME at every layer, on ``edited_facts`` of the facts that locators are evaluated on."""
-    dataset, seed, count = params["source"], params["seed"], params["counts"][0] or None
-    how = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
-    facts = read_examples("consistency", dataset)
-    evaluated = load_examples("consistency", dataset, count=count, seed=seed).numbers
-    drawn = random.Random(seed).sample(evaluated, min(params["edited_facts"], len(evaluated)))
-    chosen = sorted(edit_requests(facts, drawn, seed=seed))  # those that can be edited
-    make = partial(edit_every_layer, lm, facts, chosen, **how)
-    settings = {**edit_settings(lm, facts, **how), "edited": chosen}
-    return Part("edits", settings, partial(make, store=ResultsStore(RUNS / "klob-edits")))
+    source = params["source"]
+    seed = params["seed"]
+    count = params["counts"][0] or None
+    facts = read_examples("consistency", source)
+    evaluated = load_examples("consistency", source, count=count, seed=seed).numbers
+    sample_size = min(params["edited_facts"], len(evaluated))
+    sampled = random.Random(seed).sample(evaluated, sample_size)
+    editable = sorted(edit_requests(facts, sampled, seed=seed))
+    options = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
+    settings = {**edit_settings(lm, facts, **options), "edited": editable}
+    store = ResultsStore(RUNS / "klob-edits")
+    make = partial(edit_every_layer, lm, facts, editable, store=store, **options)
+    return Part("edits", settings, make)

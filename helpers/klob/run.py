@@ -6,19 +6,22 @@ an interrupted run resumes where it stopped.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from helpers.klob.examples import Examples, Subtask, load_examples
 from helpers.klob.metrics import (
     SHARES,
+    Numbers,
     Units,
     example_similarities,
     located_count,
@@ -39,6 +42,7 @@ NULL_SENTENCES = 2_048  # of the permutation null, which compares all with all
 NULL_UNITS = 1 << 20  # above, a random sample
 MOST = 1 << 29  # scores in memory: 2 GiB
 Tables = dict[str, pd.DataFrame]
+OfSentence = TypeVar("OfSentence")
 
 
 def run_locators(
@@ -49,43 +53,61 @@ def run_locators(
     *,
     store: ResultsStore,
     seed: int = 0,
+    shares: Sequence[float] = SHARES,
+    permutations: int = 1_000,
     finished: bool = False,
-    **how: Any,
 ) -> Tables:
-    """``evaluate`` locators by name, resuming what an earlier run left; or, if ``finished``, read what is.
+    """Evaluate locators by name, resuming what an earlier run left.
 
-    ``counts`` examples of a source (``helpers.klob.examples``) are chosen by ``seed``; None takes all.
-    ``how``: shares and permutations.
+    Args:
+        source: where examples are from (``helpers.klob.examples``).
+        counts: how many examples of each subtask are chosen by ``seed``; None takes all.
+        shares: of the units, which located sets hold.
+        permutations: of the permutation null.
+        finished: compute nothing, and read what is stored.
     """
-    load = partial(load_examples, source=source, seed=seed, asked=lm)
-    loaded = [load(subtask, count=count) for subtask, count in counts.items()]
-    how = {"shares": SHARES, "permutations": 1_000, **how}
+    examples_by_subtask = [
+        load_examples(subtask, source, count=count, seed=seed, lm=lm)
+        for subtask, count in counts.items()
+    ]
     settings = {
         **lm.identity,
         "source": source,
         "seed": seed,
-        **how,
+        "shares": shares,
+        "permutations": permutations,
         "version": VERSION,
     }
-    tables: dict[str, list[pd.DataFrame]] = {table: [] for table in TABLES}
-    for name, examples in product(locators, loaded):
-        key = {"subtask": examples.subtask, "examples": settings_key(asdict(examples))}
+    stored: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES}
+    for name, examples in product(locators, examples_by_subtask):
         locator = make_locator(name, seed)
-        of_locator = {**settings, "locator": locator.settings(), **key}
-        results = store.open(of_locator)
+        evaluation_settings = {
+            **settings,
+            "locator": locator.settings(),
+            "subtask": examples.subtask,
+            "examples": settings_key(asdict(examples)),
+        }
+        results = store.open(evaluation_settings)
         if not (finished or results.done("sentences")):
-            scores = store.open({**of_locator, "kept": "scores"})
-            made = evaluate_locator(lm, locator, examples, kept=scores, seed=seed, **how)
-            last = made.pop("sentences")  # it marks all as done
-            made = {**made, "sentences": last}
-            results.add({kind: table.assign(case_id=0) for kind, table in made.items()})
-            shutil.rmtree(scores.folder)  # they are large
-        named = {"model": lm.name, "locator": name, "subtask": examples.subtask}
+            stored_scores = store.open({**evaluation_settings, "kept": "scores"})
+            tables = evaluate_locator(
+                lm,
+                locator,
+                examples,
+                shares=shares,
+                permutations=permutations,
+                seed=seed,
+                stored_scores=stored_scores,
+            )
+            numbered = {kind: table.assign(case_id=0) for kind, table in tables.items()}
+            results.add(numbered, completes="sentences")
+            shutil.rmtree(stored_scores.folder)  # they are large
+        labels = {"model": lm.name, "locator": name, "subtask": examples.subtask}
         for kind in TABLES:
             rows = results.read(kind).drop(columns="case_id")
-            same = pd.DataFrame(named, index=rows.index)
-            tables[kind].append(pd.concat([same, rows], axis=1))
-    return {table: pd.concat(parts, ignore_index=True) for table, parts in tables.items()}
+            label_columns = pd.DataFrame(labels, index=rows.index)
+            stored[kind].append(pd.concat([label_columns, rows], axis=1))
+    return {kind: pd.concat(tables, ignore_index=True) for kind, tables in stored.items()}
 
 
 def evaluate_locator(
@@ -96,113 +118,239 @@ def evaluate_locator(
     shares: Sequence[float] = SHARES,
     permutations: int = 1_000,
     seed: int = 0,
-    kept: Results | None = None,
+    stored_scores: Results | None = None,
 ) -> Tables:
     """Run a locator over a subtask at its own and every coarser granularity.
 
-    Scores are ``kept`` until all are there; where they are more than ``MOST`` they are computed anew.
+    Scores are stored in ``stored_scores`` until all are there; where they are more than ``MOST`` they are
+    computed anew for each reading.
 
     *sentences* have the spread and mean magnitude, *similarities* each example's Sim_cand and both Sim_all,
     *null* the permutation null over all and inside relations, *layers* each example's mean pooled scores.
     """
     queries = own_answers(lm, encode(lm, examples.sentences))
-    rows: Iterable[Scores] = _Scored(lm, locator, queries)
-    shape, views = locator.shape(lm.layout), list[Tables]()
-    if kept is not None and len(queries) * np.prod(shape) <= MOST:
+    shape = locator.shape(lm.layout)
+    rows: Iterable[Scores] = _ComputedScores(lm, locator, queries)
+    if stored_scores is not None and len(queries) * np.prod(shape) <= MOST:
+        rows = _resumed_scores(lm, locator, queries, stored_scores)
 
-        def make(chosen: Sequence[int]) -> Tables:
-            scores = list(_Scored(lm, locator, [queries[n] for n in chosen]))
-            return {"scores": pd.DataFrame({"case_id": chosen, "scores": scores})}
-
-        cases = Cases({number: number for number in range(len(queries))})
-        rows = cases.completed(kept, make)["scores"].tolist()
+    fine_to_coarse: list[Tables] = []
     for depth in range(len(shape), 0, -1):
         granularity = GRANULARITIES[depth - 1]
-        if depth < len(shape):  # a mean of means: pooled from the next finer view
-            finer = shape[: depth + 1]
-            rows = [pool(row[None], finer, granularity)[0] for row in rows]
-        tables = _view(rows, int(np.prod(shape[:depth])), examples, shares, permutations, seed)
+        if depth < len(shape):  # a mean of means: pooled from the next finer granularity
+            finer_shape = shape[: depth + 1]
+            rows = [pool(row[None], finer_shape, granularity)[0] for row in rows]
+        tables = _tables_of_granularity(
+            rows,
+            int(np.prod(shape[:depth])),
+            examples,
+            shares=shares,
+            permutations=permutations,
+            seed=seed,
+        )
         for table in tables.values():
             table.insert(0, "granularity", granularity)
-        views.insert(0, tables)
-    found = {name: pd.concat([v[name] for v in views], ignore_index=True) for name in views[0]}
-    found["layers"] = _mass_by_layer(rows, examples)  # the last view is of layers
-    return found
+        fine_to_coarse.append(tables)
+
+    coarse_to_fine = fine_to_coarse[::-1]
+    joined = {
+        kind: pd.concat([tables[kind] for tables in coarse_to_fine], ignore_index=True)
+        for kind in coarse_to_fine[0]
+    }
+    joined["layers"] = _mass_by_layer(rows, examples)  # after the loop, rows are layers
+    return joined
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """Scores of one sentence after the other [units], computed anew each time, in batches."""
+class _ComputedScores:
+    """Scores of one sentence after the other [units], computed anew at each reading, in batches."""
 
     lm: LanguageModel
     locator: Locator
     queries: Sequence[Query]
 
     def __iter__(self) -> Iterator[Scores]:
-        scores = partial(self.locator.scores, self.lm)
+        score_batch = partial(self.locator.scores, self.lm)
         for start in range(0, len(self.queries), self.locator.at_a_time):
             batch = self.queries[start : start + self.locator.at_a_time]
-            for part in run_halving(batch, scores):
-                yield from part
+            for batch_scores in run_halving(batch, score_batch):
+                yield from batch_scores
 
 
-def _view(
+def _resumed_scores(
+    lm: LanguageModel, locator: Locator, queries: Sequence[Query], stored_scores: Results
+) -> list[Scores]:
+    """Scores of all sentences, of which those that an interrupted run stored are read."""
+
+    def make(numbers: Sequence[int]) -> Tables:
+        scores = _ComputedScores(lm, locator, [queries[number] for number in numbers])
+        return {"scores": pd.DataFrame({"case_id": numbers, "scores": list(scores)})}
+
+    cases = Cases({number: number for number in range(len(queries))})
+    return cases.completed(stored_scores, make)["scores"].tolist()
+
+
+def _tables_of_granularity(
     rows: Iterable[Scores],
-    units: int,
+    unit_count: int,
     examples: Examples,
+    *,
     shares: Sequence[float],
-    deals: int,
+    permutations: int,
     seed: int,
 ) -> Tables:
-    """The tables of one granularity, from scores that are read twice."""
-    compared = [] if examples.subtask == "unbiasedness" else list(shares)
-    width, total = len(examples.groups[0]), len(examples.sentences)
-    spread, sums = [], np.zeros(units)
-    counts = np.zeros((len(compared), units), dtype=np.int32)
-    for row in rows:
-        spread.append((row.std(dtype=np.float64), np.abs(row).mean(dtype=np.float64)))
-        if compared:
-            sums += row
-            for count, located in zip(counts, located_units(row, compared), strict=True):
-                count[located] += 1
-    sentences = pd.DataFrame(spread, columns=["deviation", "magnitude"])
-    sentences.insert(0, "example", np.repeat(examples.numbers, width))
-    sentences.insert(1, "sentence", np.tile(range(width), len(examples.numbers)))
-    if not compared:
+    """The tables of one granularity, from scores that are read twice: all sentences are summed up
+    before an example is compared with them.
+    """
+    if examples.subtask == "unbiasedness":
+        shares = ()  # sentences without a fact in common are not compared
+    summary = _summary_of_scores(rows, unit_count, shares)
+    sentences = _sentence_table(summary, examples)
+    if not shares:
         return {"sentences": sentences}
-    tops = located_units(sums / total, compared)
-    # Evenly spaced examples are dealt: all of them where there are few.
-    dealt = range(0, len(examples.numbers), -(-total // NULL_SENTENCES))
-    sample = np.zeros(units, dtype=bool)
-    few = min(units, NULL_UNITS)
-    sample[np.random.default_rng(seed).choice(units, few, replace=False)] = True
-    found, sets = [], [list[Units]() for _ in compared]
-    each = (located_units(row, compared) for row in rows)
-    for place, group in enumerate(zip(*[each] * width, strict=True)):
-        labels = {"example": examples.numbers[place], "relation": examples.relations[place]}
-        for k, own in enumerate(zip(*group, strict=True)):
-            values = example_similarities(own, counts[k], tops[k], total, examples.subtask)
-            found.append({"share": compared[k], **labels, **values})
-            if place in dealt:
-                sets[k] += [located[sample[located]] for located in own]
-    sizes = [located_count(units, share) * few / units for share in compared]
-    relations = [examples.relations[place] for place in dealt]
-    table = np.arange(len(dealt) * width).reshape(-1, width)
+    sample = _sample_for_null(unit_count, examples, seed)
+    similarities, sampled_sets = _compare_examples(rows, summary, shares, examples, sample)
+    null = _null_table(sampled_sets, shares, examples, sample, permutations=permutations, seed=seed)
+    return {"sentences": sentences, "similarities": similarities, "null": null}
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """What the first reading of all sentences' scores gives."""
+
+    deviations: list[float]  # of each sentence's scores
+    magnitudes: list[float]  # each sentence's mean |score|
+    sums: Numbers  # of the scores over sentences [units]
+    located_counts: NDArray[np.int32]  # sentences that locate a unit [shares, units]
+
+
+def _summary_of_scores(
+    rows: Iterable[Scores], unit_count: int, shares: Sequence[float]
+) -> _Summary:
+    deviations: list[float] = []
+    magnitudes: list[float] = []
+    sums = np.zeros(unit_count)
+    located_counts = np.zeros((len(shares), unit_count), dtype=np.int32)
+    for row in rows:
+        deviations.append(float(row.std(dtype=np.float64)))
+        magnitudes.append(float(np.abs(row).mean(dtype=np.float64)))
+        if not shares:
+            continue
+        sums += row
+        for counts, units in zip(located_counts, located_units(row, shares), strict=True):
+            counts[units] += 1
+    return _Summary(deviations, magnitudes, sums, located_counts)
+
+
+def _sentence_table(summary: _Summary, examples: Examples) -> pd.DataFrame:
+    wordings = len(examples.groups[0])
+    return pd.DataFrame(
+        {
+            "example": np.repeat(examples.numbers, wordings),
+            "sentence": np.tile(range(wordings), len(examples.numbers)),
+            "deviation": summary.deviations,
+            "magnitude": summary.magnitudes,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _NullSample:
+    """The examples and units on which the permutation null is estimated."""
+
+    examples: range  # evenly spaced indices of examples: all where there are few
+    is_sampled: NDArray[np.bool_]  # [units]
+
+    def restricted(self, units: Units) -> Units:
+        """A located set's units that are in the sample."""
+        return units[self.is_sampled[units]]
+
+
+def _sample_for_null(unit_count: int, examples: Examples, seed: int) -> _NullSample:
+    step = math.ceil(len(examples.sentences) / NULL_SENTENCES)
+    sampled_count = min(unit_count, NULL_UNITS)
+    sampled_units = np.random.default_rng(seed).choice(unit_count, sampled_count, replace=False)
+    is_sampled = np.zeros(unit_count, dtype=bool)
+    is_sampled[sampled_units] = True
+    return _NullSample(range(0, len(examples.numbers), step), is_sampled)
+
+
+def _compare_examples(
+    rows: Iterable[Scores],
+    summary: _Summary,
+    shares: Sequence[float],
+    examples: Examples,
+    sample: _NullSample,
+) -> tuple[pd.DataFrame, list[list[Units]]]:
+    """Each example's similarities, and for each share the located sets that the null deals."""
+    sentence_count = len(examples.sentences)
+    top_units = located_units(summary.sums / sentence_count, shares)
+    similarities = []
+    sampled_sets: list[list[Units]] = [[] for _ in shares]
+    # One example's located sets are in memory at a time.
+    located_rows = (located_units(row, shares) for row in rows)
+    for index, sets_by_sentence in enumerate(_by_example(located_rows, examples)):
+        labels = {"example": examples.numbers[index], "relation": examples.relations[index]}
+        for share_index, share in enumerate(shares):
+            sets = [sets_by_share[share_index] for sets_by_share in sets_by_sentence]
+            values = example_similarities(
+                sets,
+                summary.located_counts[share_index],
+                top_units[share_index],
+                sentence_count,
+                examples.subtask,
+            )
+            similarities.append({"share": share, **labels, **values})
+            if index in sample.examples:
+                sampled_sets[share_index] += [sample.restricted(units) for units in sets]
+    return pd.DataFrame(similarities), sampled_sets
+
+
+def _null_table(
+    sampled_sets: Sequence[Sequence[Units]],
+    shares: Sequence[float],
+    examples: Examples,
+    sample: _NullSample,
+    *,
+    permutations: int,
+    seed: int,
+) -> pd.DataFrame:
+    """The permutation null of each share: sentences dealt among all examples, and inside relations."""
+    wordings = len(examples.groups[0])
+    sentence_indices = np.arange(len(sample.examples) * wordings).reshape(-1, wordings)
+    relations = [examples.relations[index] for index in sample.examples]
+    unit_count = len(sample.is_sampled)
+    sampled_count = int(sample.is_sampled.sum())
     nulls = []
-    for share, size, chosen in zip(compared, sizes, sets, strict=True):
-        similarities = similarity_matrix(chosen, size=size)
-        for shuffled, inside in (("all", None), ("relation", relations)):
-            how: dict[str, Any] = {"groups": inside, "permutations": deals, "seed": seed}
-            null = permutation_null(similarities, table, examples.subtask, **how)
+    for share, sets in zip(shares, sampled_sets, strict=True):
+        # The size of a whole located set, times the share of units that are sampled.
+        size = located_count(unit_count, share) * sampled_count / unit_count
+        similarities = similarity_matrix(sets, size=size)
+        for shuffled, groups in (("all", None), ("relation", relations)):
+            null = permutation_null(
+                similarities,
+                sentence_indices,
+                examples.subtask,
+                groups=groups,
+                permutations=permutations,
+                seed=seed,
+            )
             nulls.append({"share": share, "shuffled": shuffled, **null})
-    compared_tables = {"similarities": pd.DataFrame(found), "null": pd.DataFrame(nulls)}
-    return {"sentences": sentences, **compared_tables}
+    return pd.DataFrame(nulls)
 
 
 def _mass_by_layer(rows: Iterable[Scores], examples: Examples) -> pd.DataFrame:
     """Located mass per layer, averaged over an example's sentences."""
-    again = iter(rows)
-    mass = [np.mean([next(again) for _ in group], axis=0) for group in examples.groups]
+    mass = [np.mean(layer_scores, axis=0) for layer_scores in _by_example(rows, examples)]
     wide = pd.DataFrame(mass, index=pd.Index(examples.numbers, name="example"))
     long = wide.melt(ignore_index=False, var_name="layer", value_name="mass").reset_index()
     return long.sort_values(["example", "layer"], ignore_index=True)
+
+
+def _by_example(
+    of_sentences: Iterable[OfSentence], examples: Examples
+) -> Iterator[list[OfSentence]]:
+    """What belongs to the sentences of each example, from what belongs to all sentences in order."""
+    remaining = iter(of_sentences)
+    for group in examples.groups:
+        yield [next(remaining) for _ in group]

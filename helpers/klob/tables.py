@@ -1,11 +1,10 @@
-"""KLoB's tables: criteria per locator from the evaluation's long tables (``run.evaluate``), as numbers
-and as rounded text.
+"""KLoB's tables: criteria per locator from the evaluation's long tables (``run.evaluate_locator``), as
+numbers and as rounded text.
 """
 
 from __future__ import annotations
 
 from dataclasses import astuple
-from typing import Any
 
 import pandas as pd
 
@@ -105,15 +104,22 @@ def paper_values(
     return values.reindex(columns=list(SUBTASKS))
 
 
-def criteria_text(similarities: pd.DataFrame, sentences: pd.DataFrame, **how: Any) -> pd.DataFrame:
+def criteria_text(
+    similarities: pd.DataFrame,
+    sentences: pd.DataFrame,
+    *,
+    granularity: str,
+    share: float = DEFAULT_SHARE,
+) -> pd.DataFrame:
     """Locator by criterion: the unclipped mean and its interval, the value as the paper computes it
     (``paper_values``); and the number of examples of each criterion where locators differ in it.
     """
-    table = criteria_table(similarities, sentences, **how)
+    table = criteria_table(similarities, sentences, granularity=granularity, share=share)
     below = table.attrs
     table = table.assign(cell=table.apply(_interval_text, axis=1))
     ours = table.pivot(index="locator", columns="criterion", values="cell")
-    papers = paper_values(similarities, sentences, **how).reindex(ours.index)
+    papers = paper_values(similarities, sentences, granularity=granularity, share=share)
+    papers = papers.reindex(ours.index)
     columns = {}
     for criterion in SUBTASKS:
         columns[criterion] = ours.get(criterion)
@@ -145,8 +151,8 @@ def wordings_text(
     }
     columns = {}
     notes = []
-    for name, part in groups.items():
-        table = rsim_table(part)
+    for name, group in groups.items():
+        table = rsim_table(group)
         by_locator = table.set_index("locator")
         columns[name] = by_locator.apply(_interval_text, axis=1)
         columns[f"n, {name}"] = by_locator["n"]
@@ -196,26 +202,30 @@ def spread_text(
 def locality_text(table: pd.DataFrame) -> pd.DataFrame:
     """``metrics.locality_table`` as rounded text, a row per locator."""
     by = table.set_index("locator").groupby("pairing")
-    names = ("own", "other", "specific")
-    own, other, specific = map(by.get_group, names)
+    same_fact = by.get_group("own")
+    other_facts = by.get_group("other")
+    difference = by.get_group("specific")
     columns = {
-        "same fact": own.apply(_interval_text, axis=1),
-        "other facts": other["mean"].map(signed),
-        "difference": specific.apply(_interval_text, axis=1),
-        "p": own["p_value"].map("{:.3f}".format),
-        "mean curves": own["average"].map(signed),
+        "same fact": same_fact.apply(_interval_text, axis=1),
+        "other facts": other_facts["mean"].map(signed),
+        "difference": difference.apply(_interval_text, axis=1),
+        "p": same_fact["p_value"].map("{:.3f}".format),
+        "mean curves": same_fact["average"].map(signed),
     }
-    shown = named_rows(pd.DataFrame(columns, index=own.index))
+    shown = named_rows(pd.DataFrame(columns, index=same_fact.index))
     twins = table.attrs.get("twins", {})
     with_note(shown, *(f"{LABELS[twin]}: as {LABELS[of]}" for twin, of in twins.items()))
-    return with_power(shown, specific["could_show"], specific["n"], digits=2)
+    return with_power(shown, difference["could_show"], difference["n"], digits=2)
 
 
 def size_table(source: str) -> pd.DataFrame:
     """Relations, mean length (words and the slot; for r the chain's) and examples next to Table 1."""
     from helpers.klob.examples import SCHEMAS, read_examples  # loads torch
 
-    facts, chains, random = ([*read_examples(part, source).values()] for part in SCHEMAS)
+    examples = {subtask: list(read_examples(subtask, source).values()) for subtask in SCHEMAS}
+    facts = examples["consistency"]
+    chains = examples["relevance"]
+    random = examples["unbiasedness"]
     lengths = {
         "c": [len(text.split()) for example in facts for text in example.prompts],
         "r": [len(example.chain_prompt.split()) for example in chains],
@@ -226,7 +236,7 @@ def size_table(source: str) -> pd.DataFrame:
             "c": len({example.fact[1] for example in facts}),
             "r": len({label for example in chains for label in example.chain[1::2]}),
         },
-        "average length": {part: sum(each) / len(each) for part, each in lengths.items()},
+        "average length": {letter: sum(words) / len(words) for letter, words in lengths.items()},
         "examples": {"c": len(facts), "r": len(chains), "u": len(random)},
     }
     paper = published_table("klob_table_1").pivot(index="subtask", columns="metric", values="value")
@@ -240,15 +250,20 @@ def size_table(source: str) -> pd.DataFrame:
 
 def made_of(run: Run) -> str:
     """What a published run's tables are of: model, data, and examples per locator."""
-    by_counts: dict[str, list[str]] = {}
-    for part, settings in run.about.settings.items():
-        kind, _, name = part.partition(": ")
+    locators_by_counts: dict[str, list[str]] = {}
+    for table_name, settings in run.about.settings.items():
+        kind, _, locator = table_name.partition(": ")
         if kind == "similarities":
-            counts = ", ".join(f"{n or 'all'} {of}" for of, n in settings["counts"].items())
-            by_counts.setdefault(counts, []).append(name)
-    most, *others = sorted(by_counts, key=lambda counts: -len(by_counts[counts]))
-    fewer = "".join(f"; {', '.join(by_counts[counts])}: {counts}" for counts in others)
-    return f"{made_with(run)}, {most}{fewer}"
+            counts = settings["counts"].items()
+            counts_text = ", ".join(f"{count or 'all'} {subtask}" for subtask, count in counts)
+            locators_by_counts.setdefault(counts_text, []).append(locator)
+    most_common, *others = sorted(
+        locators_by_counts, key=lambda counts_text: -len(locators_by_counts[counts_text])
+    )
+    words = f"{made_with(run)}, {most_common}"
+    for counts_text in others:
+        words += f"; {', '.join(locators_by_counts[counts_text])}: {counts_text}"
+    return words
 
 
 def made_with(run: Run) -> str:
@@ -260,9 +275,9 @@ def made_with(run: Run) -> str:
 
 def named_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows in the order of the locators, under their printed names, and what is no locator below them."""
-    known = [name for name in LABELS if name in table.index]
+    locators = [name for name in LABELS if name in table.index]
     others = [name for name in table.index if name not in LABELS]
-    ordered = table.loc[[*known, *others]]
+    ordered = table.loc[[*locators, *others]]
     ordered.index = pd.Index([LABELS.get(name, name) for name in ordered.index], name="locator")
     ordered.columns.name = None
     return ordered

@@ -35,19 +35,19 @@ class RelationTemplates:
 
 def load_templates(wording: Wording = "corrected") -> dict[str, RelationTemplates]:
     """Templates by relation, corrected where Table 3 has a slip, or as the ``"paper"`` prints them."""
-    found = {}
+    by_relation = {}
     for relation, entry in read_yaml(FILE).items():
         templates = entry["templates"]
         if wording == "paper":
             templates = entry.get("paper", templates)
-        found[relation] = RelationTemplates(
+        by_relation[relation] = RelationTemplates(
             label=f"{entry['keyword']}_({relation})",
             description=entry["description"],
             templates=tuple(templates),
             table_3=entry.get("table_3", True),
             slip=entry.get("slip", ""),
         )
-    return found
+    return by_relation
 
 
 def corrected_relations() -> set[str]:

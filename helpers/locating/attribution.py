@@ -28,21 +28,50 @@ from helpers.models.batching import run_halving
 from helpers.models.hooks import OnOutput, input_hooks, output_hooks, record
 
 ROWS = 1024  # of one pass of integrated gradients, which takes layers in groups
-Place = Literal["activation", "gate"]
+ScaledAt = Literal["activation", "gate"]
 
 
 def integrated_gradients(
-    lm: LanguageModel, query: Query, *, steps: int = 20, at: Place = "activation"
+    lm: LanguageModel, query: Query, *, steps: int = 20, at: ScaledAt = "activation"
 ) -> Tensor:
     """One sentence's attributions [layers, neurons], at the activation or the gate's output."""
-    batch, target = slot_batch(lm, [query], [query.slot]), query.required_target
-    blocks, group = lm.layout.blocks, max(1, ROWS // steps)
+    batch = slot_batch(lm, [query], [query.slot])
+    attribute = partial(_attribute_layers, lm, batch, query.required_target, steps=steps, at=at)
+    all_layers = range(lm.layout.blocks)
+    layers_per_pass = max(1, ROWS // steps)
+    attributions: list[Tensor] = []
+    for start in range(0, len(all_layers), layers_per_pass):
+        layers = all_layers[start : start + layers_per_pass]
+        attributions += run_halving(layers, attribute)
+    return torch.cat(attributions)
 
-    def run(layers: Sequence[int]) -> Tensor:
-        return _attribute_layers(lm, batch, target, layers, steps, at)
 
-    groups = (range(start, min(start + group, blocks)) for start in range(0, blocks, group))
-    return torch.cat([part for layers in groups for part in run_halving(layers, run)])
+class _SlotScaling:
+    """Replaces modules' activations at the slot by alpha_j times them.
+
+    Each module's are scaled in the newest rows, one for each of the ``steps``, which branched off at its
+    layer.
+    """
+
+    def __init__(self, slot: int, steps: int) -> None:
+        self.slot = slot
+        self.steps = steps
+        self.activations: dict[str, Tensor] = {}  # a_l [neurons] by module
+        self.scaled: dict[str, Tensor] = {}  # alpha_j a_l [steps, neurons], leaves of the graph
+
+    def scale(self, name: str, tokens: Tensor) -> Tensor:
+        """A module's ``tokens`` [rows, tokens, neurons], scaled where they are to be."""
+        earlier_rows = tokens[: -self.steps]
+        newest_rows = tokens[-self.steps :].detach().clone()
+        alphas = torch.linspace(0, 1, self.steps, device=tokens.device, dtype=tokens.dtype)
+        self.activations[name] = newest_rows[0, self.slot].clone()
+        self.scaled[name] = (alphas[:, None] * self.activations[name]).requires_grad_()
+        newest_rows[:, self.slot] = self.scaled[name]
+        return torch.cat([earlier_rows, newest_rows])
+
+    def scale_output(self, name: str, _: Tensor, output: Tensor) -> Tensor:
+        """``scale`` for a hook that is shown a module's input, too."""
+        return self.scale(name, output)
 
 
 def _attribute_layers(
@@ -50,35 +79,33 @@ def _attribute_layers(
     batch: SlotBatch,
     target: int,
     layers: Sequence[int],
+    *,
     steps: int,
-    at: Place,
+    at: ScaledAt,
 ) -> Tensor:
-    layout, slot = lm.layout, int(batch.slots[0])
-    names = [layout.mlp_out(i) if at == "activation" else layout.gate(i) for i in layers]
-    activations: dict[str, Tensor] = {}
-    scaled: dict[str, Tensor] = {}
-
-    def scale(name: str, *tokens: Tensor) -> Tensor:
-        # The newest rows' activation at the slot becomes a leaf of the graph.
-        own = tokens[-1][-steps:].detach().clone()
-        alphas = torch.linspace(0, 1, steps, device=own.device, dtype=own.dtype)
-        activations[name] = own[0, slot].clone()
-        scaled[name] = (alphas[:, None] * activations[name]).requires_grad_()
-        own[:, slot] = scaled[name]
-        return torch.cat([tokens[-1][:-steps], own])
-
-    hooked = input_hooks if at == "activation" else output_hooks
+    """Attributions [layers, neurons] of one sentence, all layers in one pass."""
+    scaling = _SlotScaling(int(batch.slots[0]), steps)
+    if at == "activation":
+        names = [lm.layout.mlp_out(layer) for layer in layers]
+        hooked = input_hooks(lm, {name: partial(scaling.scale, name) for name in names})
+    else:
+        names = [lm.layout.gate(layer) for layer in layers]
+        hooked = output_hooks(lm, {name: partial(scaling.scale_output, name) for name in names})
     with (
         torch.enable_grad(),
         branching(lm, batch, layers=layers, copies=steps) as branched,
-        hooked(lm, {name: partial(scale, name) for name in names}),
+        hooked,
     ):
         slots = batch.slots.expand(1 + steps * len(layers))
-        logits = slot_logits(lm, branched, slots)[1:]
-        total = logits.log_softmax(1)[:, target].exp().sum()
-        gradients = torch.autograd.grad(total, [scaled[name] for name in names])
-    pairs = zip(names, gradients, strict=True)
-    return torch.stack([activations[name] * gradient.mean(0) for name, gradient in pairs])
+        logits = slot_logits(lm, branched, slots)[1:]  # without the unchanged row
+        summed_probability = logits.log_softmax(1)[:, target].exp().sum()
+        leaves = [scaling.scaled[name] for name in names]
+        gradients = torch.autograd.grad(summed_probability, leaves)
+    attributions = [
+        scaling.activations[name] * gradient.mean(0)
+        for name, gradient in zip(names, gradients, strict=True)
+    ]
+    return torch.stack(attributions)
 
 
 @torch.no_grad()
@@ -92,37 +119,40 @@ def indirect_effects(
     middle = query.slot // 2
     start, stop = query.subject or (middle, middle + 1)
     batch = slot_batch(lm, [query], [start])
-    offset = int(batch.positions[0, 0])  # tokens that are constant and do not run again
-    noised, last = slice(start - offset, stop - offset), stop - offset - 1
+    constant_tokens = int(batch.positions[0, 0])  # those before, which do not run again
+    subject = slice(start - constant_tokens, stop - constant_tokens)
+    subject_last = subject.stop - 1
     layout = lm.layout
-    blocks, names = layout.blocks, [layout.mlp_out(layer) for layer in range(layout.blocks)]
+    blocks = layout.blocks
+    names = [layout.mlp_out(layer) for layer in range(blocks)]
     with record(lm, outputs=names) as clean:
         slot_logits(lm, batch)
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(samples, stop - start, layout.hidden_size, generator=generator)
 
-    def corrupt(_: Tensor, output: Tensor) -> Tensor:
-        output = output.clone()
-        output[:, noised] += (scale * noise).to(output.device, output.dtype)
-        return output
+    def corrupt(_: Tensor, embeddings: Tensor) -> Tensor:
+        corrupted = embeddings.clone()
+        corrupted[:, subject] += (scale * noise).to(embeddings.device, embeddings.dtype)
+        return corrupted
 
     def restore(name: str, _: Tensor, output: Tensor) -> Tensor:
-        output = output.clone()  # whose newest rows branched off at this layer
-        output[-samples:, last] = clean[name][0, last]
-        return output
+        restored = output.clone()  # whose newest rows branched off at this layer
+        restored[-samples:, subject_last] = clean[name][0, subject_last]
+        return restored
 
     hooks: dict[str, OnOutput] = {name: partial(restore, name) for name in names}
     hooks[layout.architecture.embedding] = corrupt
     repeated = replace(batch, ids=batch.ids.expand(samples, -1), slots=batch.slots.expand(samples))
     with (
-        branching(lm, repeated, layers=range(blocks), copies=1) as rows,
+        branching(lm, repeated, layers=range(blocks), copies=1) as branched,
         output_hooks(lm, hooks),
     ):
         slots = batch.slots.expand(samples * (blocks + 1))
-        logits = slot_logits(lm, rows, slots)
-    target = query.required_target
-    probabilities = logits.softmax(1)[:, target].view(blocks + 1, samples).mean(1)
-    return probabilities[1:] - probabilities[0]
+        logits = slot_logits(lm, branched, slots)
+    probabilities = logits.softmax(1)[:, query.required_target]
+    # First the rows in which nothing is restored, then those of each layer.
+    mean_probabilities = probabilities.view(blocks + 1, samples).mean(1)
+    return mean_probabilities[1:] - mean_probabilities[0]
 
 
 def embedding_deviation(lm: LanguageModel) -> float:

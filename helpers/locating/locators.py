@@ -11,7 +11,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -73,12 +73,13 @@ def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scor
     """Mean |score| [n, units] of each coarser unit, so that locators of unit ``shape`` can be compared."""
     depth = GRANULARITIES.index(granularity) + 1
     if depth > len(shape):
-        own = GRANULARITIES[len(shape) - 1]
-        raise LocatorError(f"{own} scores cannot be compared at {granularity} granularity")
+        finest = GRANULARITIES[len(shape) - 1]
+        raise LocatorError(f"{finest} scores cannot be compared at {granularity} granularity")
     if depth == len(shape):
         return scores
-    parts = np.abs(scores).reshape(len(scores), int(np.prod(shape[:depth])), -1)
-    return parts.mean(axis=2, dtype=np.float32)
+    coarse_units = int(np.prod(shape[:depth]))
+    by_coarse_unit = np.abs(scores).reshape(len(scores), coarse_units, -1)
+    return by_coarse_unit.mean(axis=2, dtype=np.float32)
 
 
 class ActivationMagnitude(Locator):
@@ -90,11 +91,12 @@ class ActivationMagnitude(Locator):
     @torch.inference_mode()
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Absolute activations, [queries, layers x neurons]."""
-        names, batch = _matrices(lm), slot_batch(lm, queries)
+        names = _matrix_names(lm)
+        batch = slot_batch(lm, queries)
         with record(lm, inputs=names) as activations:
             slot_logits(lm, batch)
-        found = [batch.at_slots(activations[name]).abs() for name in names]
-        return _numbers(torch.cat(found, dim=1))
+        magnitudes = [batch.at_slots(activations[name]).abs() for name in names]
+        return _as_scores(torch.cat(magnitudes, dim=1))
 
 
 class GradientActivation(Locator):
@@ -105,17 +107,20 @@ class GradientActivation(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Signed products, [queries, layers x neurons]."""
-        names, targets = _matrices(lm), _target_tensor(lm, queries)
+        names = _matrix_names(lm)
+        targets = _target_tensor(lm, queries)
         batch = slot_batch(lm, queries, [query.slot for query in queries])
-        with traced(lm, names) as seen:
+        with traced(lm, names) as traced_modules:
             logits = slot_logits(lm, batch)
-            chosen = logits.gather(1, targets[:, None])[:, 0]
-            total = chosen.sub(logits.logsumexp(1)).exp().sum()  # of the targets' probabilities
-            activations = [seen[name][0] for name in names]
-            gradients = torch.autograd.grad(total, activations)
-        pairs = zip(activations, gradients, strict=True)
-        found = [batch.at_slots(a.detach() * gradient) for a, gradient in pairs]
-        return _numbers(torch.cat(found, dim=1))
+            target_logits = logits.gather(1, targets[:, None])[:, 0]
+            probabilities = target_logits.sub(logits.logsumexp(1)).exp()
+            activations = [traced_modules[name].input for name in names]
+            gradients = torch.autograd.grad(probabilities.sum(), activations)
+        products = [
+            batch.at_slots(activation.detach() * gradient)
+            for activation, gradient in zip(activations, gradients, strict=True)
+        ]
+        return _as_scores(torch.cat(products, dim=1))
 
 
 class IntegratedGradients(Locator):
@@ -130,8 +135,8 @@ class IntegratedGradients(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        found = [integrated_gradients(lm, q, steps=self.steps) for q in queries]
-        return _numbers(torch.stack(found))
+        attributions = [integrated_gradients(lm, query, steps=self.steps) for query in queries]
+        return _as_scores(torch.stack(attributions))
 
 
 class CausalTracing(Locator):
@@ -145,13 +150,18 @@ class CausalTracing(Locator):
     at_a_time = 1
 
     def __init__(self, *, samples: int = 10, noise: float = 3.0, seed: int = 0) -> None:
-        self.samples, self.noise, self.seed = samples, noise, seed
+        self.samples = samples
+        self.noise = noise
+        self.seed = seed
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Indirect effects, [queries, layers]; signed."""
         scale = self.noise * embedding_deviation(lm)
-        how: dict[str, Any] = {"samples": self.samples, "scale": scale, "seed": self.seed}
-        return _numbers(torch.stack([indirect_effects(lm, q, **how) for q in queries]))
+        effects = [
+            indirect_effects(lm, query, samples=self.samples, scale=scale, seed=self.seed)
+            for query in queries
+        ]
+        return _as_scores(torch.stack(effects))
 
 
 class LogitAttribution(Locator):
@@ -171,41 +181,76 @@ class LogitAttribution(Locator):
         """Logit drops, signed, in fp32: [queries, layers x neurons] or [queries, layers]."""
         if lm.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
-        names, final = _matrices(lm), lm.layout.architecture.final_norm
+        names = _matrix_names(lm)
+        final_norm = lm.layout.architecture.final_norm
         batch = slot_batch(lm, queries)
-        with record(lm, inputs=[*names, final]) as recorded:
+        with record(lm, inputs=[*names, final_norm]) as inputs:
             slot_logits(lm, batch)
-        at_slot = {name: batch.at_slots(seen) for name, seen in recorded.items()}
-        norm, residual = deepcopy(lm.module(final)).float(), at_slot[final].float()
-        size = residual.shape[1]
-        signs = residual.new_tensor([1, -1]).repeat(size // 2)  # a norm only scales it
-        answers = lm.network.get_output_embeddings().weight[_target_tensor(lm, queries)]
-        readout = answers.float() * (norm(signs) - norm(0 * signs)) * signs
-        if centred := isinstance(norm, nn.LayerNorm):
-            residual, readout = (x - x.mean(1, keepdim=True) for x in (residual, readout))
-        epsilon = next(value for name, value in vars(norm).items() if "eps" in name)
-        squares = residual.square().mean(1, keepdim=True) + epsilon
-        whole = (readout * residual).sum(1, keepdim=True)
-        found = []
-        for layer, name in enumerate(names):
-            matrix, inputs, scale = self._writes(lm, layer, at_slot[name])
-            square = scale.square() @ matrix.square() - centred * (scale @ matrix).square() / size
-            across, along = ((scale * x) @ matrix * inputs for x in (residual, readout))
-            left = squares + (inputs.square() * square - 2 * across) / size
-            found.append(whole / squares.sqrt() - (whole - along) / left.sqrt())
-        return _numbers(torch.cat(found, dim=1))
+        at_slot = {name: batch.at_slots(module_input) for name, module_input in inputs.items()}
 
-    def _writes(self, lm: LanguageModel, layer: int, activations: Tensor) -> tuple[Tensor, ...]:
-        """(M [hidden, units], a [queries, units], s [queries, hidden]): a unit writes a_j (s ⊙ M_j)."""
-        name, norm = lm.layout.mlp_out(layer), lm.layout.mlp_norm(layer)
-        whole = lm.module(name)(activations).float()
-        scale = torch.ones_like(whole)
-        if norm is not None:  # a diagonal map once its scale is that of the whole write
-            normed = deepcopy(lm.module(norm)).float()(whole)
-            scale = normed / torch.where(whole == 0, scale, whole)
+        norm = deepcopy(lm.module(final_norm)).float()
+        residual = at_slot[final_norm].float()  # r [queries, hidden]
+        answers = lm.network.get_output_embeddings().weight[_target_tensor(lm, queries)]
+        readout = answers.float() * _norm_weight(norm, residual)  # g [queries, hidden]
+        is_centred = isinstance(norm, nn.LayerNorm)
+        if is_centred:
+            residual = residual - residual.mean(1, keepdim=True)
+            readout = readout - readout.mean(1, keepdim=True)
+        epsilon = next(value for name, value in vars(norm).items() if "eps" in name)
+        variance = residual.square().mean(1, keepdim=True) + epsilon  # σ(r)²
+        residual_readout = (readout * residual).sum(1, keepdim=True)  # g · r
+        logit = residual_readout / variance.sqrt()
+
+        hidden_size = residual.shape[1]
+        drops = []
+        for layer, name in enumerate(names):
+            writes = self._writes(lm, layer, at_slot[name])
+            # |s ⊙ M_j|², g · w_j and r · w_j of each unit [queries, units]
+            squared_lengths = writes.scale.square() @ writes.matrix.square()
+            if is_centred:
+                sums = writes.scale @ writes.matrix
+                squared_lengths = squared_lengths - sums.square() / hidden_size
+            readout_of_writes = (writes.scale * readout) @ writes.matrix * writes.activations
+            residual_on_writes = (writes.scale * residual) @ writes.matrix * writes.activations
+            squared_writes = writes.activations.square() * squared_lengths
+            change_of_squares = squared_writes - 2 * residual_on_writes
+            variance_without = variance + change_of_squares / hidden_size  # σ(r − w)²
+            logit_without = (residual_readout - readout_of_writes) / variance_without.sqrt()
+            drops.append(logit - logit_without)
+        return _as_scores(torch.cat(drops, dim=1))
+
+    def _writes(self, lm: LanguageModel, layer: int, activations: Tensor) -> _Writes:
+        module_name = lm.layout.mlp_out(layer)
+        layer_write = lm.module(module_name)(activations).float()  # [queries, hidden]
+        scale = torch.ones_like(layer_write)
+        norm_name = lm.layout.mlp_norm(layer)
+        if norm_name is not None:  # a diagonal map once its scale is that of the whole write
+            normed = deepcopy(lm.module(norm_name)).float()(layer_write)
+            scale = normed / torch.where(layer_write == 0, scale, layer_write)
         if self.granularity == "neuron":
-            return lm.weight(name).float(), activations.float(), scale
-        return whole.new_ones(whole.shape[1], 1), whole.new_ones(len(whole), 1), scale * whole
+            return _Writes(lm.weight(module_name).float(), activations.float(), scale)
+        # The layer is one unit, whose write is all of the scale.
+        queries, hidden_size = layer_write.shape
+        return _Writes(
+            matrix=layer_write.new_ones(hidden_size, 1),
+            activations=layer_write.new_ones(queries, 1),
+            scale=scale * layer_write,
+        )
+
+
+class _Writes(NamedTuple):
+    """What a layer's units write: unit j's is w_j = a_j (s ⊙ M_j)."""
+
+    matrix: Tensor  # M [hidden, units]
+    activations: Tensor  # a [queries, units]
+    scale: Tensor  # s [queries, hidden]
+
+
+def _norm_weight(norm: nn.Module, residual: Tensor) -> Tensor:
+    """What a final norm multiplies each dimension by [hidden], read from what it makes of ±1."""
+    signs = residual.new_tensor([1, -1]).repeat(residual.shape[1] // 2)  # the norm only scales it
+    without_bias: Tensor = norm(signs) - norm(0 * signs)
+    return without_bias * signs
 
 
 class _GradientLocator(Locator):
@@ -220,21 +265,25 @@ class _GradientLocator(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
-        sizes = self.shape(lm.layout)
-        names, targets = _matrices(lm), _target_tensor(lm, queries)
+        names = _matrix_names(lm)
+        targets = _target_tensor(lm, queries)
+        shape = self.shape(lm.layout)
         batch = slot_batch(lm, queries)
-        with traced(lm, names) as seen:
+        with traced(lm, names) as traced_modules:
             logits = slot_logits(lm, batch)
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
-            gradients = torch.autograd.grad(loss, [seen[name][1] for name in names])
-        scores = torch.empty(len(queries), *sizes, device=lm.device)
+            outputs = [traced_modules[name].output for name in names]
+            gradients = torch.autograd.grad(loss, outputs)
+        scores = torch.empty(len(queries), *shape, device=lm.device)
         for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
-            found = scores[:, layer]  # everything happens in its place: scores are large
-            torch.bmm(seen[name][0].detach().mT.float(), gradient.float(), out=found)
+            # All is computed in the layer's slice of the scores, which are large.
+            layer_scores = scores[:, layer]  # [queries, neurons, hidden]
+            inputs = traced_modules[name].input.detach()  # [queries, tokens, neurons]
+            torch.bmm(inputs.mT.float(), gradient.float(), out=layer_scores)
             if self.squared:
-                found.square_()
+                layer_scores.square_()
             else:
-                found.mul_(lm.weight(name).T.float().contiguous()).abs_()
+                layer_scores.mul_(lm.weight(name).T.float().contiguous()).abs_()
         return scores.flatten(1).cpu().numpy()
 
 
@@ -257,13 +306,15 @@ class RandomScores(Locator):
     label: ClassVar = "random"
 
     def __init__(self, *, granularity: Granularity = "neuron", seed: int = 0) -> None:
-        self.granularity, self.seed, self.name = granularity, seed, self.label
+        self.granularity = granularity
+        self.seed = seed
+        self.name = self.label
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Uniform numbers, [queries, units]."""
         units = int(np.prod(self.shape(lm.layout)))
-        drawn = [np.random.default_rng(self._seed(query)) for query in queries]
-        return np.stack([each.random(units, np.float32) for each in drawn])
+        generators = [np.random.default_rng(self._seed(query)) for query in queries]
+        return np.stack([generator.random(units, np.float32) for generator in generators])
 
     def _seed(self, query: Query) -> list[int]:
         return [self.seed, zlib.crc32(np.array(query.ids).tobytes())]
@@ -293,17 +344,17 @@ LOCATORS: dict[str, Callable[[], Locator]] = {
 
 
 def make_locator(name: str, seed: int = 0) -> Locator:
-    """The locator called so; a ``LocatorError`` for an unknown name."""
+    """The locator called ``name``, with the seed if it draws numbers; a ``LocatorError`` without one."""
     if name not in LOCATORS:
         raise LocatorError(f"no locator {name!r}; there are: {', '.join(LOCATORS)}")
-    made = LOCATORS[name]()
-    if "seed" in vars(made):
-        made.seed = seed
-    return made
+    locator = LOCATORS[name]()
+    if "seed" in vars(locator):
+        locator.seed = seed
+    return locator
 
 
-def _matrices(lm: LanguageModel) -> list[str]:
-    return [lm.layout.mlp_out(i) for i in range(lm.layout.blocks)]
+def _matrix_names(lm: LanguageModel) -> list[str]:
+    return [lm.layout.mlp_out(layer) for layer in range(lm.layout.blocks)]
 
 
 def _target_tensor(lm: LanguageModel, queries: Sequence[Query]) -> Tensor:
@@ -311,5 +362,5 @@ def _target_tensor(lm: LanguageModel, queries: Sequence[Query]) -> Tensor:
     return torch.tensor(targets, device=lm.device)
 
 
-def _numbers(scores: Tensor) -> Scores:
+def _as_scores(scores: Tensor) -> Scores:
     return scores.flatten(1).float().cpu().numpy()

@@ -33,9 +33,8 @@ class Query:
     """A sentence as token ids."""
 
     text: str  # for messages
-    ids: tuple[
-        int, ...
-    ]  # tokens up to the slot (causal), or all with the mask in the slot (masked)
+    # Of a causal model tokens up to the slot; of a masked one all, with the mask in the slot.
+    ids: tuple[int, ...]
     slot: int  # index of the token at whose output the answer is predicted
     target: int | None  # the answer's first token
     subject: tuple[int, int] | None  # first and one past the last token
@@ -52,30 +51,34 @@ class Query:
 
 def encode(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
     """Token ids of sentences."""
-    mask, queries = lm.tokenizer.mask_token, []
-    for sentence in sentences:
-        text = without_slot(sentence.cloze)
-        answer, target = sentence.answer, None
-        if answer is not None:
-            target = answer_ids(lm, answer, separator_after(text))[0]
-        text = f"{text} {mask}" if lm.masked else text
-        ids = prompt_ids(lm, text)
-        check_length(lm, sentence.cloze, len(ids))
-        slot = len(ids) - 1
-        if lm.masked:
-            slot = ids.index(lm.tokenizer.mask_token_id)
-        subject = sentence.subject
-        span = None if subject is None else _span(lm, text, subject)
-        queries.append(Query(sentence.cloze, ids, slot, target, span))
-    return queries
+    return [_encode_sentence(lm, sentence) for sentence in sentences]
 
 
-def _span(lm: LanguageModel, text: str, subject: str) -> tuple[int, int]:
-    """Tokens that overlap the subject's first occurrence, by character offsets."""
+def _encode_sentence(lm: LanguageModel, sentence: Sentence) -> Query:
+    prompt = without_slot(sentence.cloze)
+    text = f"{prompt} {lm.tokenizer.mask_token}" if lm.masked else prompt
+    target = None
+    if sentence.answer is not None:
+        target = answer_ids(lm, sentence.answer, separator_after(prompt))[0]
+    ids = prompt_ids(lm, text)
+    check_length(lm, sentence.cloze, len(ids))
+    slot = ids.index(lm.tokenizer.mask_token_id) if lm.masked else len(ids) - 1
+    subject = None
+    if sentence.subject is not None:
+        subject = _subject_tokens(lm, text, sentence.subject)
+    return Query(sentence.cloze, ids, slot, target, subject)
+
+
+def _subject_tokens(lm: LanguageModel, text: str, subject: str) -> tuple[int, int]:
+    """First and one past the last of the tokens that overlap the subject's first occurrence."""
     start = text.find(subject)
     if start < 0 or not subject:
         raise LocatorError(f"subject {subject!r} is not in sentence {text!r}")
     offsets = lm.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
     end = start + len(subject)
-    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > max(a, start)]
-    return inside[0], inside[-1] + 1
+    overlapping = [
+        index
+        for index, (token_start, token_end) in enumerate(offsets)
+        if token_start < end and token_end > max(token_start, start)  # no empty token
+    ]
+    return overlapping[0], overlapping[-1] + 1

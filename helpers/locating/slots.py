@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +19,10 @@ from helpers.locating.query import Query
 from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows, padded
 from helpers.models.forward import Past, evaluated, hidden_states, prefill
-from helpers.models.hooks import input_hooks, output_hooks
+from helpers.models.hooks import OnOutput, input_hooks, output_hooks
 from helpers.models.state import in_own_state
+
+AT_A_TIME = 32  # queries that are answered in one pass
 
 
 @dataclass(frozen=True)
@@ -42,48 +45,55 @@ def slot_batch(
         starts = [0] * len(queries)
     pairs = list(zip(queries, starts, strict=True))
     batch = padded(lm, [query.ids[start:] for query, start in pairs])
-    width, device = batch.ids.shape[1], batch.ids.device
-    everything = batch.real[:, None, :].expand(-1, width, -1)
-    own = everything if lm.masked else batch.visible
+    width = batch.ids.shape[1]
+    device = batch.ids.device
+    visible = batch.visible  # [rows, width, width]
+    if lm.masked:
+        visible = batch.real[:, None, :].expand(-1, width, -1)
     slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
     positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):
-        return SlotBatch(batch.ids, positions, own, slots)
+        return SlotBatch(batch.ids, positions, visible, slots)
     constant = padded(lm, [query.ids[:start] for query, start in pairs])
     with torch.no_grad():
         _, past = prefill(lm, constant.ids, constant.positions, constant.visible)
-    seen = constant.real[:, None, :].expand(-1, width, -1)
-    return SlotBatch(batch.ids, positions, torch.cat([seen, own], dim=2), slots, past)
+    past_visible = constant.real[:, None, :].expand(-1, width, -1)
+    visible = torch.cat([past_visible, visible], dim=2)  # [rows, width, past + width]
+    return SlotBatch(batch.ids, positions, visible, slots, past)
 
 
 def slot_logits(lm: LanguageModel, batch: SlotBatch, slots: Tensor | None = None) -> Tensor:
     """Next-token logits at the slots, or at others where rows branched off: fp32 [rows, vocabulary]."""
-    texts = batch.ids, batch.positions
     if lm.masked:
-        names = dict(zip(("input_ids", "position_ids"), texts, strict=True))
-        mask = batch.visible[:, 0].long()
         with evaluated(lm):
-            hidden = lm.network.base_model(**names, attention_mask=mask).last_hidden_state
+            output = lm.network.base_model(
+                input_ids=batch.ids,
+                position_ids=batch.positions,
+                attention_mask=batch.visible[:, 0].long(),  # all tokens see the same ones
+            )
+        hidden = output.last_hidden_state
     else:
-        hidden = hidden_states(lm, *texts, batch.visible, batch.past)
-    slots = batch.slots if slots is None else slots
-    chosen = hidden[torch.arange(len(slots), device=hidden.device), slots]
-    return lm.module(lm.layout.architecture.head)(chosen).float()
+        hidden = hidden_states(lm, batch.ids, batch.positions, batch.visible, batch.past)
+    if slots is None:
+        slots = batch.slots
+    rows = torch.arange(len(slots), device=hidden.device)
+    hidden_at_slots = hidden[rows, slots]  # [rows, hidden]
+    return lm.module(lm.layout.architecture.head)(hidden_at_slots).float()
 
 
 @in_own_state
 @torch.inference_mode()
 def own_answers(lm: LanguageModel, queries: Sequence[Query]) -> list[Query]:
-    """The same queries, those without a target given the model's most probable next token."""
-    done = list(queries)
-    missing = [i for i, query in enumerate(done) if query.target is None]
-    for start in range(0, len(missing), 32):
-        chosen = missing[start : start + 32]
-        batch = slot_batch(lm, [done[i] for i in chosen])
-        best = slot_logits(lm, batch).argmax(-1).tolist()
-        for i, token in zip(chosen, best, strict=True):
-            done[i] = replace(done[i], target=token)
-    return done
+    """The queries; one without a target gets the model's most probable token as its target."""
+    answered = list(queries)
+    unanswered = [index for index, query in enumerate(queries) if query.target is None]
+    for start in range(0, len(unanswered), AT_A_TIME):
+        indices = unanswered[start : start + AT_A_TIME]
+        batch = slot_batch(lm, [queries[index] for index in indices])
+        tokens = slot_logits(lm, batch).argmax(-1).tolist()
+        for index, token in zip(indices, tokens, strict=True):
+            answered[index] = replace(queries[index], target=token)
+    return answered
 
 
 def greedy_tokens(
@@ -106,35 +116,51 @@ def branching(
 
     All rows must share one mask and one set of positions (one sentence, repeated).
     """
-    rows, grows = len(batch.ids), set(layers)
+    row_count = len(batch.ids)
+    branching_layers = set(layers)
 
-    def grow(hidden: Tensor) -> Tensor:
-        return torch.cat([hidden, hidden[:rows].repeat(copies, 1, 1)])
+    def append_copies(hidden: Tensor) -> Tensor:
+        return torch.cat([hidden, hidden[:row_count].repeat(copies, 1, 1)])
 
-    def repeated(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(
-            one[:1].expand(rows * (1 + copies * sum(i <= layer for i in grows)), *one.shape[1:])
-            for layer, one in enumerate(cached)
-        )
+    def for_rows_of_layers(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The sentence's keys or values, in each layer for the rows that have branched off by then."""
+        expanded = []
+        for layer, tensor in enumerate(cached):  # tensor [rows, heads, tokens, size]
+            branched = sum(branching_layer <= layer for branching_layer in branching_layers)
+            rows_in_layer = row_count * (1 + copies * branched)
+            expanded.append(tensor[:1].expand(rows_in_layer, *tensor.shape[1:]))
+        return tuple(expanded)
 
     past = batch.past
     if past is not None:
-        past = Past(repeated(past.keys), repeated(past.values), past.positions[:1])
-    with input_hooks(lm, {lm.layout.block(i): grow for i in grows}):
+        keys = for_rows_of_layers(past.keys)
+        values = for_rows_of_layers(past.values)
+        past = Past(keys, values, past.positions[:1])
+    with input_hooks(lm, {lm.layout.block(layer): append_copies for layer in branching_layers}):
         # One row of positions and mask is broadcast over however many rows there are.
         yield replace(batch, positions=batch.positions[:1], visible=batch.visible[:1], past=past)
 
 
+class Traced(NamedTuple):
+    """What a module read and wrote in a forward pass, [rows, tokens, …] each, with its graph."""
+
+    input: Tensor
+    output: Tensor
+
+
 @contextmanager
-def traced(lm: LanguageModel, names: Sequence[str]) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+def traced(lm: LanguageModel, module_names: Sequence[str]) -> Iterator[dict[str, Traced]]:
     """Collect inputs and outputs of named modules with their graph, which starts at the embeddings."""
-    seen: dict[str, tuple[Tensor, Tensor]] = {}
+    by_module: dict[str, Traced] = {}
 
-    def keep(name: str, entering: Tensor, output: Tensor) -> None:
-        seen[name] = entering, output
+    def collect(name: str, module_input: Tensor, output: Tensor) -> None:
+        by_module[name] = Traced(module_input, output)
 
-    hooks = {name: partial(keep, name) for name in names}
-    embedding = lm.layout.architecture.embedding
-    start = {embedding: lambda _, output: output.detach().requires_grad_()}
-    with output_hooks(lm, {**start, **hooks}), torch.enable_grad():
-        yield seen
+    def start_graph(_: Tensor, output: Tensor) -> Tensor:
+        return output.detach().requires_grad_()
+
+    hooks: dict[str, OnOutput] = {lm.layout.architecture.embedding: start_graph}
+    for name in module_names:
+        hooks[name] = partial(collect, name)
+    with output_hooks(lm, hooks), torch.enable_grad():
+        yield by_module

@@ -57,12 +57,16 @@ class Results:
         """Records that have a part of this kind."""
         return set(self.read(kind)["case_id"].tolist())
 
-    def add(self, tables: Mapping[str, pd.DataFrame]) -> None:
-        """Write the parts of one chunk, by kind; the last one marks its records as done."""
+    def add(self, tables: Mapping[str, pd.DataFrame], *, completes: str = "scores") -> None:
+        """Write the parts of one chunk, by kind.
+
+        A record is done once it is in the part of the kind ``completes``, which is written last.
+        """
         number = uuid.uuid4().hex[:12]
-        for kind, table in tables.items():
+        other_kinds = [kind for kind in tables if kind != completes]
+        for kind in (*other_kinds, completes):
             with kept_whole(self.folder / f"{kind}-{number}.parquet") as scratch:
-                scratch.write_bytes(table.to_parquet(None, index=False))
+                scratch.write_bytes(tables[kind].to_parquet(None, index=False))
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
         """All parts of a kind in one table, sorted by record.
@@ -125,7 +129,7 @@ class Cases(Generic[Case]):
             made = make([self.by_id[each] for each in missing[done : done + size]])
             tables = {
                 kind: table.assign(case_id=table["case_id"].map(self._numbers).astype("int64"))
-                for kind, table in sorted(made.items(), key=lambda item: item[0] == "scores")
+                for kind, table in made.items()
             }
             results.add(tables)
             progress.at(done := done + size)

@@ -117,7 +117,7 @@ def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) 
     table whose shards are not all done is omitted: it would make the missing edits one by one. Without
     ``resume`` finished runs run again, which is quick: records in the store are not computed again.
     """
-    for job in (job for group in groups for job in group.jobs):
+    for job in _jobs_of(groups):
         text = yaml.safe_dump(job.run.params, sort_keys=False, allow_unicode=True)
         job.run.params_file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(job.run.params_file, f"# Written by python -m helpers sweep.\n{text}")
@@ -130,22 +130,34 @@ def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) 
         for _ in tqdm(engine(pending), total=len(pending), unit="run", desc="sweep"):
             pass
 
-    left = [group for group in groups if not (resume and all(job.done for job in group.shards))]
-    run([job for group in left for job in group.shared])
+    def shards_are_done(group: Group) -> bool:
+        return all(job.done for job in group.shards)
+
+    unfinished = [group for group in groups if not (resume and shards_are_done(group))]
+    run([job for group in unfinished for job in group.shared])
     run([job for group in groups for job in group.shards])
-    run([group.table for group in groups if all(job.done for job in group.shards)])
+    run([group.table for group in groups if shards_are_done(group)])
+
+
+def _jobs_of(groups: Sequence[Group]) -> list[Job]:
+    return [job for group in groups for job in group.jobs]
 
 
 def status(groups: Sequence[Group]) -> pd.DataFrame:
     """One row per run: run, edits, state (waiting, unfinished, done, failed), seconds, error (what
     went wrong) and notebook (the executed one)."""
     rows = []
-    for job in (job for group in groups for job in group.jobs):
-        row = job.run.row()
-        output = job.run.output
-        state = row.status if row else "unfinished" if output.exists() else "waiting"
-        seconds, error = (row.seconds, row.error) if row else (None, "")
-        rows.append((job.name, job.edits, state, seconds, error, str(output)))
+    for job in _jobs_of(groups):
+        notebook = job.run.output
+        seconds: float | None = None
+        error = ""
+        if row := job.run.row():
+            state = row.status
+            seconds = row.seconds
+            error = row.error
+        else:
+            state = "unfinished" if notebook.exists() else "waiting"
+        rows.append((job.name, job.edits, state, seconds, error, str(notebook)))
     return pd.DataFrame(rows, columns=["run", "edits", "state", "seconds", "error", "notebook"])
 
 
@@ -161,26 +173,34 @@ def status_lines(table: pd.DataFrame) -> Iterator[str]:
         yield _KILLED
     counts = table["state"].value_counts()
     yield f"{len(table)} runs: " + ", ".join(f"{n} {state}" for state, n in counts.items())
-    made = table[table["state"] == "done"]
-    edits = table["edits"].sum() - made["edits"].sum()
-    each = made["seconds"].sum() / max(1, made["edits"].sum())
-    yield f"{edits:,d} of {table['edits'].sum():,d} edits left" + (
-        f" at {each:.1f} s: {span_in_words(edits * each)} for one worker" if edits and each else ""
-    )
+    done_runs = table[table["state"] == "done"]
+    edits_done = done_runs["edits"].sum()
+    edits_left = table["edits"].sum() - edits_done
+    line = f"{edits_left:,d} of {table['edits'].sum():,d} edits left"
+    seconds_per_edit = done_runs["seconds"].sum() / max(1, edits_done)
+    if edits_left and seconds_per_edit:
+        span = span_in_words(edits_left * seconds_per_edit)
+        line += f" at {seconds_per_edit:.1f} s: {span} for one worker"
+    yield line
 
 
 def made_tables(groups: Sequence[Group], path: Path) -> Iterator[str]:
     """Lines with the table of each model and data set that is done; all of them go to a CSV file."""
-    found = []
-    for run in (group.table.run for group in groups if group.table.done):
+    tables = []
+    for group in groups:
+        if not group.table.done:
+            continue
+        run = group.table.run
+        model_name = run.params["model"]
+        dataset = run.params["dataset"]
         # "editing" is what notebook 03 calls the table of its run.
         for file in sorted(run.tables.glob("*-editing.csv")):
             table = pd.read_csv(file, dtype=str, keep_default_na=False)
-            yield f"\n{run.params['model']} on {run.params['dataset']}\n{table.to_string(index=False)}"
-            table.insert(0, "model", run.params["model"])
-            table.insert(1, "dataset", run.params["dataset"])
-            found.append(table)
-    if found:
+            yield f"\n{model_name} on {dataset}\n{table.to_string(index=False)}"
+            table.insert(0, "model", model_name)
+            table.insert(1, "dataset", dataset)
+            tables.append(table)
+    if tables:
         with written_whole(path) as scratch:
-            pd.concat(found).to_csv(scratch, index=False)
+            pd.concat(tables).to_csv(scratch, index=False)
         yield f"\nwritten to {path}"

@@ -88,8 +88,10 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
         running = {tasks[job.key]: job for job in jobs}
         gone_since: dict[str, float] = {}
         while running:
-            queue, now = _queue(), time.monotonic()
-            for number in running.keys() - (running.keys() if queue is None else queue):
+            queue = _queue()
+            now = time.monotonic()
+            gone: set[str] = set() if queue is None else running.keys() - queue
+            for number in gone:
                 waited = now - gone_since.setdefault(number, now)
                 if running[number].run.row() is not None or waited >= PATIENCE:
                     yield running.pop(number)
@@ -107,7 +109,8 @@ def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> li
         # Else jobs would take after the one that the sweep is started in, if it is.
         cluster = {n: os.environ[n] for n in ("SLURM_CONF",) if n in os.environ}
         with submitit.helpers.clean_env(), patch.dict(os.environ, cluster):
-            return [task.job_id for task in executor.map_array(Task(), jobs)] if jobs else []
+            tasks = executor.map_array(Task(), jobs) if jobs else []
+            return [task.job_id for task in tasks]
     except (NameError, ValueError, TypeError, AssertionError) as error:
         raise UserError(
             f"options under slurm: {error} (submitit's names; Slurm's own begin with slurm_)"

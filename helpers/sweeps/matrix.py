@@ -65,7 +65,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """What distinguishes it from other jobs of its folder, and from itself with other parameters."""
+        """What distinguishes the job from others of its folder, and from itself with other parameters."""
         return self.run.output_folder.name
 
     @property
@@ -89,7 +89,7 @@ class Group:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """All of them, in the order of their stages."""
+        """The group's jobs in the order of their stages."""
         return (*self.shared, *self.shards, self.table)
 
 
@@ -144,8 +144,12 @@ def expand(
         for editor in sweep.editors:
             for start in range(0, count, sweep.shard):
                 end = min(start + sweep.shard, count)
-                part = part_name(dataset, start, end)
-                params = {"model": model, "dataset": part, "records": None, "methods": [editor]}
+                params = {
+                    "model": model,
+                    "dataset": part_name(dataset, start, end),
+                    "records": None,
+                    "methods": [editor],
+                }
                 yield job(f"{prefix}_{file_name(editor)}_{start:05d}", end - start, params)
 
     groups = []
@@ -154,12 +158,21 @@ def expand(
             count = record_count(dataset, limit=sweep.records, download=download)
         for model in sweep.models:
             prefix = f"{file_name(model)}_{file_name(dataset)}"
-            whole: dict[str, Any] = {"model": model, "dataset": dataset, "records": sweep.records}
-            whole["methods"] = list(sweep.editors)
-            cut = tuple(shards(prefix, model, dataset, count))
-            shared = (job(f"{prefix}_{SHARED}", 0, whole, SHARED),) if len(cut) > 1 else ()
-            groups.append(Group(shared, cut, job(f"{prefix}_table", 0, whole)))
-    counts = Counter(each.name for group in groups for each in group.jobs)
-    if twice := sorted(name for name, number in counts.items() if number > 1):
-        raise UserError(f"{where}: two runs would both be called {twice[0]}; drop one of the two")
+            all_params: dict[str, Any] = {
+                "model": model,
+                "dataset": dataset,
+                "records": sweep.records,
+                "methods": list(sweep.editors),
+            }
+            shard_jobs = tuple(shards(prefix, model, dataset, count))
+            shared_jobs: tuple[Job, ...] = ()
+            if len(shard_jobs) > 1:
+                shared_jobs = (job(f"{prefix}_{SHARED}", 0, all_params, SHARED),)
+            table_job = job(f"{prefix}_table", 0, all_params)
+            groups.append(Group(shared_jobs, shard_jobs, table_job))
+    counts = Counter(planned.name for group in groups for planned in group.jobs)
+    if repeated := sorted(name for name, number in counts.items() if number > 1):
+        raise UserError(
+            f"{where}: two runs would both be called {repeated[0]}; drop one of the two"
+        )
     return groups

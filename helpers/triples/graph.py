@@ -67,46 +67,63 @@ class Graph:
 
     def find(self, label: str, relation: str) -> str:
         """The entity with this label that is a subject of the relation; a UserError without one."""
-        for identifier, known in sorted(self.answers):
-            if known == relation and self.label(identifier) == label:
-                return identifier
+        for subject, answered_relation in sorted(self.answers):
+            if answered_relation == relation and self.label(subject) == label:
+                return subject
         raise UserError(f"no entity {label!r} with facts of {relation}")
 
 
 def relations_in(source: Source) -> list[str]:
     """The relations of a store; for large remote endpoints name them yourself."""
     rows = source.select("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
-    return sorted(found for row in rows if (found := relation_id(row["p"])))
+    relations = (relation_id(row["p"]) for row in rows)
+    return sorted(relation for relation in relations if relation)
 
 
 def read_graph(source: Source, relations: Sequence[str], *, most: int | None = None) -> Graph:
     """Read relations, without ``re_``, with labels, types and dates; ``most`` rows of each."""
     edges: dict[tuple[str, str, str], Edge] = {}
     labels: dict[str, str] = {}
-    met: set[str] = set()
+    identifiers: set[str] = set()
     for relation in sorted(set(relations)):
         for row in islice(select_pages(source, edges_query(relation)), most):
-            subject, goal = entity_id(row["s"]), entity_id(row["o"])
-            for identifier, name in ((subject, "sLabel"), (goal, "oLabel")):
-                met.add(identifier)
-                if label := " ".join(row.get(name, "").split()):
+            edge = _edge_of_row(row, relation)
+            for identifier, variable in ((edge.subject, "sLabel"), (edge.object, "oLabel")):
+                identifiers.add(identifier)
+                if label := " ".join(row.get(variable, "").split()):
                     labels[identifier] = label
-            # Wikidata writes 2023-01-01T00:00:00Z.
-            start, end = (
-                row[key].split("T")[0] if key in row else None for key in ("start", "end")
-            )
-            edge, key = Edge(subject, relation, goal, start, end), (subject, relation, goal)
-            edges[key] = min(edges.get(key, edge), edge, key=_period)
-    named = tuple(e for e in edges.values() if {e.subject, e.object} <= labels.keys())
-    unlabelled = frozenset(met - labels.keys())
-    if not named:
+            triple = (edge.subject, relation, edge.object)
+            # A triple may hold in several periods.
+            edges[triple] = min(edges.get(triple, edge), edge, key=_period)
+    labelled = tuple(e for e in edges.values() if e.subject in labels and e.object in labels)
+    unlabelled = frozenset(identifiers - labels.keys())
+    if not labelled:
         raise UserError(
             f"no labelled triples of {', '.join(relations)}: check their names;"
             f" {len(unlabelled)} entities have no English label"
         )
-    types = types_of(source, sorted({i for e in named for i in (e.subject, e.object)}))
-    entities = {i: Entity(i, labels[i], frozenset(types.get(i, ()))) for i in sorted(labels)}
-    return Graph(entities, named, unlabelled)
+    linked = {edge.subject for edge in labelled} | {edge.object for edge in labelled}
+    types = types_of(source, sorted(linked))
+    entities = {}
+    for identifier in sorted(labels):
+        entity_types = frozenset(types.get(identifier, ()))
+        entities[identifier] = Entity(identifier, labels[identifier], entity_types)
+    return Graph(entities, labelled, unlabelled)
+
+
+def _edge_of_row(row: Binding, relation: str) -> Edge:
+    return Edge(
+        subject=entity_id(row["s"]),
+        relation=relation,
+        object=entity_id(row["o"]),
+        start=_day(row.get("start")),
+        end=_day(row.get("end")),
+    )
+
+
+def _day(date: str | None) -> str | None:
+    """A date without its time, which Wikidata writes: 2023-01-01T00:00:00Z."""
+    return None if date is None else date.split("T")[0]
 
 
 def edges_query(relation: str) -> str:
@@ -132,10 +149,10 @@ ORDER BY ?s ?o ?start"""
 
 def types_of(source: Source, identifiers: Sequence[str]) -> dict[str, set[str]]:
     """Identifiers of the types of some entities."""
-    found: dict[str, set[str]] = defaultdict(set)
+    types: dict[str, set[str]] = defaultdict(set)
     for row in _bindings_of_entities(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
-        found[entity_id(row["e"])].add(entity_id(row["type"]))
-    return found
+        types[entity_id(row["e"])].add(entity_id(row["type"]))
+    return types
 
 
 def labels_of(source: Source, identifiers: Sequence[str]) -> dict[str, str]:
@@ -147,8 +164,9 @@ def labels_of(source: Source, identifiers: Sequence[str]) -> dict[str, str]:
 def _bindings_of_entities(
     source: Source, identifiers: Sequence[str], patterns: str
 ) -> Iterator[Binding]:
-    for begin in range(0, len(identifiers), AT_A_TIME):
-        values = " ".join(f"<{entity_iri(i)}>" for i in identifiers[begin : begin + AT_A_TIME])
+    for start in range(0, len(identifiers), AT_A_TIME):
+        batch = identifiers[start : start + AT_A_TIME]
+        values = " ".join(f"<{entity_iri(identifier)}>" for identifier in batch)
         yield from source.select(f"SELECT * WHERE {{\n  VALUES ?e {{ {values} }}\n{patterns}\n}}")
 
 

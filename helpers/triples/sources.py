@@ -53,54 +53,71 @@ def packaged_triples() -> tuple[TripleFact, ...]:
     """All packaged facts, each once: a dated source is preferred to one without dates."""
     paths = sorted(path for path in FACTS.glob("*.tsv") if path.stem != "relations")
     merged: dict[tuple[str, str, str], TripleFact] = {}
-    for fact in (fact for path in paths for fact in read_facts(path)):
-        key = (fact.subject, fact.relation, fact.object)
-        if key not in merged or (merged[key].start is None and fact.start is not None):
-            merged[key] = fact
+    for path in paths:
+        for fact in read_facts(path):
+            triple = (fact.subject, fact.relation, fact.object)
+            if triple not in merged or (merged[triple].start is None and fact.start is not None):
+                merged[triple] = fact
     return tuple(merged.values())
 
 
 def packaged_relations() -> dict[str, dict[str, str]]:
     """The relations of the packaged facts: label, subject_type and object_type by identifier."""
-    return {row.pop("id"): row for _, row in _lines_of(FACTS / "relations.tsv")}
+    relations = {}
+    for _, row in _lines_of(FACTS / "relations.tsv"):
+        identifier = row.pop("id")
+        relations[identifier] = row
+    return relations
 
 
 def read_facts(path: Path) -> tuple[TripleFact, ...]:
     """Read a tab-separated file of facts: labels, types (split at ``|``), ISO dates or years, source."""
     facts = []
-    for place, row in _lines_of(path):
+    for line_name, row in _lines_of(path):
         if not {"subject", "relation", "object"} <= set(row) <= {*TripleFact.__annotations__}:
             raise UserError(
                 f"{path}: the header must hold subject, relation, object (and may subject_types,"
                 f" object_types, start, end, source); found: {', '.join(row)}"
             )
-        kinds = row.get("subject_types", "thing"), row.get("object_types", "thing")
-        if not all((row["subject"], row["relation"], row["object"], *kinds)):
-            raise UserError(f"{place}: labels, types and relation must not be empty")
-        subject_types, object_types = (tuple(kind.split("|")) for kind in kinds)
-        named = row["subject"], subject_types, row["relation"], row["object"], object_types
-        dates = row.get("start") or None, row.get("end") or None
-        facts.append(TripleFact(*named, *dates, row.get("source", place)))
+        subject_types = row.get("subject_types", "thing")
+        object_types = row.get("object_types", "thing")
+        needed = (row["subject"], row["relation"], row["object"], subject_types, object_types)
+        if not all(needed):
+            raise UserError(f"{line_name}: labels, types and relation must not be empty")
+        fact = TripleFact(
+            subject=row["subject"],
+            subject_types=tuple(subject_types.split("|")),
+            relation=row["relation"],
+            object=row["object"],
+            object_types=tuple(object_types.split("|")),
+            start=row.get("start") or None,
+            end=row.get("end") or None,
+            source=row.get("source", line_name),
+        )
+        facts.append(fact)
     return tuple(facts)
 
 
 def codex_store() -> TripleStore:
     """CoDEx-S, all splits, with labels and types from ``$HELPERS_DATA/codex-s``, else from Wikidata."""
-    files = [official_files()[f"codex-s-{split}"] for split in ("train", "valid", "test")]
-    columns = ("subject", "relation", "object")
-    rows = [row for file in files for _, row in _lines_of(locate(file), columns)]
-    identifiers = sorted({row[end] for row in rows for end in ("subject", "object")})
-    names = (data_folder() or Path()) / "codex-s" / "labels.json"
-    if names.is_file():
-        kinds = names.with_name("entity2types.json")
-        labels, types = (read_json(read_text(path), str(path)) for path in (names, kinds))
+    rows: list[dict[str, str]] = []
+    for split in ("train", "valid", "test"):
+        path = locate(official_files()[f"codex-s-{split}"])
+        rows += [row for _, row in _lines_of(path, ("subject", "relation", "object"))]
+    identifiers = sorted({row["subject"] for row in rows} | {row["object"] for row in rows})
+    labels_file = (data_folder() or Path()) / "codex-s" / "labels.json"
+    if labels_file.is_file():
+        types_file = labels_file.with_name("entity2types.json")
+        labels = read_json(read_text(labels_file), str(labels_file))
+        types = read_json(read_text(types_file), str(types_file))
     else:
-        labels, types = labels_of(Endpoint(), identifiers), types_of(Endpoint(), identifiers)
+        labels = labels_of(Endpoint(), identifiers)
+        types = types_of(Endpoint(), identifiers)
     store = TripleStore()
     for identifier in identifiers:
         store.add_entity(identifier, labels.get(identifier), types.get(identifier, ()))
     for row in rows:
-        store.add_triple(Edge(**row), where="CoDEx-S")
+        store.add_triple(Edge(**row), origin="CoDEx-S")
     return store
 
 
@@ -116,23 +133,29 @@ def yago_store(folder: Path) -> TripleStore:
     facts: dict[str, tuple[str, str, str]] = {}
     dates: dict[tuple[str, str], str] = {}
     types: dict[str, set[str]] = defaultdict(set)
-    columns = ("id", "subject", "relation", "object")
-    for place, row in (found for path in paths for found in _lines_of(path, columns)):
-        subject, relation, value = row["subject"], row["relation"], row["object"]
-        if relation in _YAGO_DATES:
-            date = value.strip('"').split('"')[0].replace("-##", "")
-            if DATE.fullmatch(date):
-                dates[subject, _YAGO_DATES[relation]] = date
-        elif relation == "rdf:type":
-            types[subject].add(_yago_name(value))
-        elif relation.startswith("<") and value.startswith("<"):
-            facts[row["id"] or place] = (subject, relation, value)
+    for path in paths:
+        for line_name, row in _lines_of(path, ("id", "subject", "relation", "object")):
+            subject = row["subject"]
+            relation = row["relation"]
+            value = row["object"]
+            if relation in _YAGO_DATES:  # of the fact whose id is the subject
+                date = value.strip('"').split('"')[0].replace("-##", "")
+                if DATE.fullmatch(date):
+                    dates[subject, _YAGO_DATES[relation]] = date
+            elif relation == "rdf:type":
+                types[subject].add(_yago_name(value))
+            elif relation.startswith("<") and value.startswith("<"):
+                facts[row["id"] or line_name] = (subject, relation, value)
+    names: set[str] = set()
+    for subject, _, value in facts.values():
+        names |= {subject, value}
     store = TripleStore()
-    for name in sorted({name for subject, _, goal in facts.values() for name in (subject, goal)}):
+    for name in sorted(names):
         store.add_entity(name, _yago_name(name), sorted(types.get(name, {"thing"})))
-    for fact, triple in facts.items():
-        edge = Edge(*triple, dates.get((fact, "start")), dates.get((fact, "end")))
-        store.add_triple(edge, where=fact)
+    for fact_id, (subject, relation, value) in facts.items():
+        start = dates.get((fact_id, "start"))
+        end = dates.get((fact_id, "end"))
+        store.add_triple(Edge(subject, relation, value, start, end), origin=fact_id)
     return store
 
 
@@ -142,18 +165,20 @@ def _yago_name(name: str) -> str:
 
 
 def _lines_of(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, str]]]:
-    """Place and fields of each line of a tab-separated file, by its header unless columns are given."""
+    """File and number, and the fields of each line of a tab-separated file, by its header unless
+    columns are given.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(
                 stream, columns or None, "", delimiter="\t", quoting=csv.QUOTE_NONE
             )
             for row in reader:
-                place = f"{path}, line {reader.line_num}"
+                line_name = f"{path}, line {reader.line_num}"
                 if None in row.values() or (row.pop("", None) and not columns):
                     fields = ", ".join(reader.fieldnames or ())
-                    raise UserError(f"{place}: expected {fields}, separated by single tabs")
-                yield place, row
+                    raise UserError(f"{line_name}: expected {fields}, separated by single tabs")
+                yield line_name, row
     except UnicodeDecodeError:  # found somewhere ahead of the line that was read
         read_text(path)
         raise

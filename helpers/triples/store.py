@@ -61,22 +61,27 @@ class TripleStore:
         self._store = ox.Store()
         self._statements = 0
         for fact in facts:
-            ends = (fact.subject, fact.subject_types), (fact.object, fact.object_types)
-            ids = [f"{types[0]}/{label}" for label, types in ends]
-            for identifier, end in zip(ids, ends, strict=True):
-                self.add_entity(identifier, *end)
-            edge = Edge(ids[0], fact.relation, ids[1], fact.start, fact.end)
-            self.add_triple(edge, where=fact.source)
+            subject = f"{fact.subject_types[0]}/{fact.subject}"
+            object_ = f"{fact.object_types[0]}/{fact.object}"
+            self.add_entity(subject, fact.subject, fact.subject_types)
+            self.add_entity(object_, fact.object, fact.object_types)
+            edge = Edge(subject, fact.relation, object_, fact.start, fact.end)
+            self.add_triple(edge, origin=fact.source)
 
     def select(self, query: str) -> list[Binding]:
         """Answer a SELECT query; unbound variables are omitted from its rows."""
         solutions = self._store.query(query)
         assert isinstance(solutions, ox.QuerySolutions)
         names = [variable.value for variable in solutions.variables]
-        return [
-            {name: term.value for name in names if (term := row[name]) is not None}
-            for row in solutions
-        ]
+        bindings = []
+        for row in solutions:
+            binding: Binding = {}
+            for name in names:
+                term = row[name]
+                if term is not None:
+                    binding[name] = term.value
+            bindings.append(binding)
+        return bindings
 
     def add_entity(self, identifier: str, label: str | None, types: Iterable[str]) -> None:
         """Add an entity's English label, if it has one, and identifiers or names of its types."""
@@ -85,21 +90,22 @@ class TripleStore:
         for kind in types:
             self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(kind)))
 
-    def add_triple(self, edge: Edge, *, where: str) -> None:
-        """Add one fact; ``where`` is its place, for errors."""
-        direct, claim, value = relation_iris(edge.relation, where=where)
-        target, source = ox.NamedNode(entity_iri(edge.object)), entity_iri(edge.subject)
-        self._add(source, direct, target)
+    def add_triple(self, edge: Edge, *, origin: str) -> None:
+        """Add one fact; ``origin`` is where it is from, for errors."""
+        direct, claim, value = relation_iris(edge.relation, origin=origin)
+        subject = entity_iri(edge.subject)
+        object_node = ox.NamedNode(entity_iri(edge.object))
+        self._add(subject, direct, object_node)
         if edge.start or edge.end:
             self._statements += 1
             statement = f"{OWN}statement:{self._statements}"
-            self._add(source, claim, ox.NamedNode(statement))
-            self._add(statement, value, target)
-            for iri, date in ((START, edge.start), (END, edge.end)):
+            self._add(subject, claim, ox.NamedNode(statement))
+            self._add(statement, value, object_node)
+            for qualifier, date in ((START, edge.start), (END, edge.end)):
                 if date and not DATE.fullmatch(date):
-                    raise UserError(f"{where}: date {date!r} is not YYYY, YYYY-MM or YYYY-MM-DD")
+                    raise UserError(f"{origin}: date {date!r} is not YYYY, YYYY-MM or YYYY-MM-DD")
                 if date:
-                    self._add(statement, iri, ox.Literal(date))
+                    self._add(statement, qualifier, ox.Literal(date))
 
     def _add(self, subject: str, predicate: str, value: ox.NamedNode | ox.Literal) -> None:
         self._store.add(ox.Quad(ox.NamedNode(subject), ox.NamedNode(predicate), value))
@@ -119,12 +125,15 @@ def entity_id(iri: str) -> str:
     return unquote(iri.removeprefix(f"{OWN}entity:"))
 
 
-def relation_iris(relation: str, *, where: str = "relations") -> tuple[str, str, str]:
-    """IRIs of a relation's direct property, claim and statement value."""
+def relation_iris(relation: str, *, origin: str = "relations") -> tuple[str, str, str]:
+    """IRIs of a relation's direct property, claim and statement value.
+
+    ``origin`` is where the relation's name is from, for errors.
+    """
     if re.fullmatch(r"P\d+", relation):
         return DIRECT + relation, CLAIM + relation, STATEMENT + relation
     if not re.fullmatch(r"<[\w-]+>", relation):
-        raise UserError(f"{where}: relation {relation!r}: write P47 or <name>")
+        raise UserError(f"{origin}: relation {relation!r}: write P47 or <name>")
     name = relation.strip("<>")
     return f"{OWN}direct:{name}", f"{OWN}claim:{name}", f"{OWN}statement:{name}"
 
@@ -133,5 +142,5 @@ def relation_id(iri: str) -> str | None:
     """The relation whose direct property an IRI is; None for other IRIs and for types."""
     if iri.startswith(DIRECT) and iri != INSTANCE_OF:
         return iri.removeprefix(DIRECT)
-    own = f"{OWN}direct:"
-    return f"<{iri.removeprefix(own)}>" if iri.startswith(own) else None
+    direct = f"{OWN}direct:"
+    return f"<{iri.removeprefix(direct)}>" if iri.startswith(direct) else None

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.explorer.one_edit import MEASURES, Outcome, Said, own_record, with_target
+from helpers.explorer.one_edit import MEASURES, Continuation, Outcome, own_record, with_target
 from helpers.peak.metrics import metrics_table
 from helpers.peak.run import edit_prompt_probabilities, edit_request, joined_scores
 
@@ -35,8 +35,14 @@ def test_measures_are_those_of_the_tables(explorer, records, outcome):
 
 
 def test_naming_counts_continuations(records):
-    before = (Said("a", (("Chad", "correct"),)), Said("b", (("Chad", "correct"), ("X", "hard"))))
-    after = (Said("c", (("Peru", "target"),)), Said("d", (("Peru", "target"), ("X", "hard"))))
+    before = (
+        Continuation("a", (("Chad", "correct"),)),
+        Continuation("b", (("Chad", "correct"), ("X", "hard"))),
+    )
+    after = (
+        Continuation("c", (("Peru", "target"),)),
+        Continuation("d", (("Peru", "target"), ("X", "hard"))),
+    )
     outcome = Outcome(records[0], "FT", pd.DataFrame(), before, after, 1.0)
     assert outcome.naming().to_numpy().tolist() == [
         ["Peru", "target", 0, 2],

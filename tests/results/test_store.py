@@ -8,6 +8,7 @@ from itertools import accumulate
 import pandas as pd
 import pytest
 
+from helpers.results import store
 from helpers.results.store import Cases, ResultsStore, settings_key
 
 
@@ -31,6 +32,22 @@ def test_two_writers_of_one_record_count_once(results):
     results.add({"scores": table(1, 1, 2)})
     results.add({"scores": table(1, 1, 3)})
     assert results.read()["case_id"].tolist() == [1, 1, 2, 3]
+
+
+def test_what_completes_a_chunk_is_written_last_whatever_the_order_of_its_kinds(
+    results, monkeypatch
+):
+    written: list[str] = []
+    whole = store.kept_whole
+
+    def recorded(path):
+        written.append(path.name.partition("-")[0])
+        return whole(path)
+
+    monkeypatch.setattr(store, "kept_whole", recorded)
+    results.add({"scores": table(1), "edits": table(1)})
+    results.add({"sentences": table(1), "null": table(1)}, completes="sentences")
+    assert written == ["edits", "scores", "null", "sentences"]
 
 
 KINDS = ("edits", "texts", "scores")

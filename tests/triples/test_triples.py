@@ -60,7 +60,7 @@ def test_entities_without_label_are_omitted_and_counted():
     for entity in (("Q1", "Mars  one", ["Q2"]), ("Q3", "Phobos", []), ("Q4", None, [])):
         store.add_entity(*entity)
     for moon in ("Q3", "Q4"):
-        store.add_triple(Edge("Q1", "P398", moon), where="moons")
+        store.add_triple(Edge("Q1", "P398", moon), origin="moons")
     graph = read_graph(store, ["P398"])
     assert [edge.object for edge in graph.edges] == ["Q3"]
     assert graph.unlabelled == {"Q4"}
