@@ -36,7 +36,7 @@ POINTS = {
 }
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     model: str = "smollm2-135m",
     dataset: str = "peak-cf",
     records: int = 16,

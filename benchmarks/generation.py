@@ -23,7 +23,7 @@ from helpers.peak.run import edit_request
 from helpers.scoring.responses import Sampling, sample_tokens
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     model: str = "smollm2-135m",
     dataset: str = "peak-cf",
     records: int = 24,

@@ -32,7 +32,7 @@ Line = dict[str, Any]
 SLOWER = 10  # how many times as long a step may take on a CPU
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     file: Annotated[Path, typer.Option(help="JSON lines, added to")] = RUNS / "gpu.jsonl",
     steps: Annotated[str, typer.Option(help="names, with commas; default: all")] = "",
     minutes: Annotated[float, typer.Option(help="start no step that might not end by then")] = 0,

@@ -25,7 +25,7 @@ from helpers.scoring.answers import Question, score_answers
 ANSWERS, LENGTHS = (1, 4, 16, 35), (16, 64, 256, 1024)
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     model: str = "smollm2-135m",
     dataset: str = "peak-cf",
     count: Annotated[int, typer.Option(help="questions per measurement")] = 48,

@@ -73,7 +73,7 @@ def run_notebooks(
 
 
 @app.command()
-def sweep(
+def sweep(  # noqa: PLR0913 - the options of a command
     file: Annotated[Path, Argument(help="sweep file, e.g. params/sweeps/quick.yaml")],
     engine: Annotated[
         Literal["local", "slurm"], Option(help="this machine, or a cluster")
@@ -94,9 +94,15 @@ def sweep(
         echo("\n".join(progress_of(file, folder=folder)))
         return
     with _stopped("stopped; what is finished is kept, resume with --resume"):
-        where = {"engine": engine, "workers": workers, "folder": folder}
-        how: Any = {"resume": resume, "dry_run": dry_run, "allow_shell": allow_shell, **where}
-        lines, failed = run_file(file, **how)
+        lines, failed = run_file(
+            file,
+            engine=engine,
+            resume=resume,
+            dry_run=dry_run,
+            workers=workers,
+            folder=folder,
+            allow_shell=allow_shell,
+        )
     echo("\n".join(lines))
     raise Exit(1 if failed else 0)
 
@@ -145,8 +151,9 @@ def redraw_figures(
     if show or not names:
         echo(in_repository(LIST).read_text("utf-8"), nl=False)
         return
-    for path in (path for name in names for path in save(name)):
-        echo(str(path))
+    for name in names:
+        for path in save(name):
+            echo(str(path))
 
 
 @app.command()

@@ -59,7 +59,7 @@ from helpers.models.weights import (
 from helpers.params import notebook_of, read_params
 from helpers.paths import REPOSITORY, cache_folder
 from helpers.results.archive import ArchiveError
-from helpers.values import Params, makes_edits, methods_of, wrong_values
+from helpers.values import NotebookParams, params_of
 
 _PACKAGES = ("torch", "transformers", "numpy", "pandas", "papermill", "submitit", "ipywidgets")
 _GIB = 2**30
@@ -146,46 +146,49 @@ def _data(resources: Iterable[Resource]) -> Iterator[Finding]:
 
 def needs_of_file(params_file: Path) -> list[Finding]:
     """What a params file's run needs, and its usual time."""
-    params = read_params(params_file, notebook_of(params_file))
+    notebook = notebook_of(params_file)
+    params = params_of(notebook, read_params(params_file, notebook))
     usual = USUAL.search(params_file.read_text("utf-8"))
     time = f"usually {usual[1]}" if usual else "unknown: the params file has no '# Usual time:'"
     return [*needs_of(params), Finding(f"time: {time}")]
 
 
-def needs_of(params: Params, *, here: bool = True, copies: int = 1) -> list[Finding]:
+def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> list[Finding]:
     """What is wrong with a run, what this machine lacks for it, what is to be made first, and what it takes.
 
     Nothing is downloaded. Other findings would only stumble over wrong values, which then are the only ones.
 
     Args:
-        params: a checked params file's values.
+        params: a checked params file's.
         here: it runs on this machine; else device, memory, disk and the hub are not looked at.
         copies: processes with a model each, at a time.
     """
     with chdir(REPOSITORY):
-        errors = wrong_values(params)
+        errors = params.wrong_values()
         unmade = [error for error in errors if isinstance(error, ArchiveError | UntrainedError)]
-        if wrong := [error for error in errors if error not in unmade]:
+        wrong = [error for error in errors if error not in unmade]
+        if wrong:
             return [Finding(str(error), Kind.WRONG) for error in wrong]
-        found = [Finding(str(error), Kind.FIRST) for error in unmade]
-        found += _device_and_memory(params, here, copies)
-        found += _weights(params["model"], here)
-        found += _official_data(params)
-        found += _second_moments(params)
+        findings = [Finding(str(error), Kind.FIRST) for error in unmade]
+        findings += _device_and_memory(params, here, copies)
+        findings += _weights(params.values["model"], here)
+        findings += _official_data(params)
+        findings += _second_moments(params)
         if here:
-            found += _disk(params)
-    return found
+            findings += _disk(params)
+    return findings
 
 
-def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Finding]:
-    model, dtype, device = (params[name] for name in ("model", "dtype", "device"))
-    place = device if here else None
-    if place:
+def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Iterator[Finding]:
+    model = params.values["model"]
+    dtype = params.values["dtype"]
+    device_here = params.values["device"] if here else None
+    if device_here:
         try:
-            check_device(place)
+            check_device(device_here)
         except UserError as error:
             yield Finding(str(error), Kind.LACKING)
-            place = None
+            device_here = None
     try:
         size = weight_bytes(model, dtype)
         outline = outline_of(model)
@@ -196,13 +199,13 @@ def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Find
         cause = " ".join(str(error).split())
         yield Finding(f"model {model}: its config.json cannot be used ({cause})", Kind.WRONG)
         return
-    yield Finding(f"model {model}: {memory_in_words(model, dtype, place, copies=copies)}")
+    yield Finding(f"model {model}: {memory_in_words(model, dtype, device_here, copies=copies)}")
     weights = (size or 0) * copies
-    free = free_bytes(torch_device(place)) if place else None
+    free = free_bytes(torch_device(device_here)) if device_here else None
     if free is not None and weights > free:
         yield Finding(
             f"model {model}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
-            f" {free / _GIB:.1f} are free on {place}: end other programs, or choose another dtype or"
+            f" {free / _GIB:.1f} are free on {device_here}: end other programs, or choose another dtype or"
             " a smaller model",
             Kind.LACKING,
         )
@@ -213,19 +216,21 @@ def _device_and_memory(params: Params, here: bool, copies: int) -> Iterator[Find
 
 
 def _peak_memory(
-    params: Params, lm: LanguageModel, weights: int, copies: int, free: int | None
+    params: NotebookParams, lm: LanguageModel, weights: int, copies: int, free: int | None
 ) -> Finding:
     """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
-    gradients = makes_edits(params)
+    gradients = bool(params.methods)
     tokens = _PASS[gradients]
-    a_token = bytes_of_a_token(lm, torch_dtype(params["dtype"]), gradients=gradients)
+    dtype = torch_dtype(params.values["dtype"])
+    a_token = bytes_of_a_token(lm, dtype, gradients=gradients)
     activations = copies * tokens * a_token
     parts = [
         f"weights {weights / _GIB:.1f}",
         f"a pass of {tokens:,} tokens {activations / _GIB:.1f}",
     ]
     moments = 0
-    if layers := _moment_layers(params):
+    layers = _moment_layers(params)
+    if layers:
         # C [f, f] in fp32, and its factor in fp64.
         moments = copies * len(layers) * lm.layout.intermediate_size**2 * (4 + 8)
         parts.append(f"second moments {moments / _GIB:.1f}")
@@ -238,14 +243,15 @@ def _peak_memory(
     return Finding(text)
 
 
-def _moment_layers(params: Params) -> set[int]:
+def _moment_layers(params: NotebookParams) -> set[int]:
     """Layers whose second moments the run's editors solve with."""
-    if not makes_edits(params):
-        return set()
-    editors = {name.partition("+")[0] for name in methods_of(params)}
-    names = params["model"], params["preset"]
-    layers = (base_hyperparameters(editor, *names).moment_layers for editor in editors)
-    return set().union(*layers)
+    layers: set[int] = set()
+    for editor in {method.partition("+")[0] for method in params.methods}:
+        hyperparameters = base_hyperparameters(
+            editor, params.values["model"], params.values["preset"]
+        )
+        layers.update(hyperparameters.moment_layers)
+    return layers
 
 
 def _weights(model: str, here: bool) -> Iterator[Finding]:
@@ -347,24 +353,27 @@ def _refusal(name: str) -> Exception | None:
     return refusals[0] if refusals else None
 
 
-def _official_files_of(params: Params) -> list[Resource]:
-    named = [str(params.get(key)) for key in ("dataset", "source", "layout", "benchmark")]
-    return list(dict.fromkeys(file for name in named for file in files_of(name)))
+def _official_files_of(params: NotebookParams) -> list[Resource]:
+    files: dict[Resource, None] = {}  # each once, in this order
+    for parameter in ("dataset", "source", "layout", "benchmark"):
+        files |= dict.fromkeys(files_of(str(params.values.get(parameter))))
+    return list(files)
 
 
-def _official_data(params: Params) -> Iterator[Finding]:
-    if files := _official_files_of(params):
+def _official_data(params: NotebookParams) -> Iterator[Finding]:
+    files = _official_files_of(params)
+    if files:
         yield from _data(files)
 
 
-def _second_moments(params: Params) -> Iterator[Finding]:
-    if params.get("corpus") == "wikipedia":
+def _second_moments(params: NotebookParams) -> Iterator[Finding]:
+    if params.values.get("corpus") == "wikipedia":
         extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
         offline = "; offline mode is set" if is_offline_mode() else ""
         about = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
         yield Finding(f"{about}{extra}{offline}")
     if _moment_layers(params):
-        about = f"second moments over {params['corpus']}"
+        about = f"second moments over {params.values['corpus']}"
         yield Finding(f"{about}: made before the first edit where package and cache lack them")
 
 
@@ -377,7 +386,7 @@ class _Download:
     size: int  # bytes
 
 
-def _disk(params: Params) -> Iterator[Finding]:
+def _disk(params: NotebookParams) -> Iterator[Finding]:
     """The disks that are too full for what is fetched."""
     by_disk: dict[int, list[_Download]] = {}
     for download in _downloads(params):
@@ -396,8 +405,9 @@ def _disk(params: Params) -> Iterator[Finding]:
             )
 
 
-def _downloads(params: Params) -> Iterator[_Download]:
-    model, cache = params["model"], cache_folder()
+def _downloads(params: NotebookParams) -> Iterator[_Download]:
+    model = params.values["model"]
+    cache = cache_folder()
     packaged = SHAPE_TOKENIZER if model.startswith(SHAPE_PREFIX) else model
     if packaged in PACKAGED_WEIGHTS:
         weights = PACKAGED_WEIGHTS[packaged]

@@ -96,12 +96,12 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
     """A run of a params file whose names, types and values are right, on a device that is here."""
     # These load torch, which executing does not need.
     from helpers.models.weights import check_device
-    from helpers.values import check_values
+    from helpers.values import params_of
 
     notebook = notebook_of(params_file)
     params = read_params(params_file, notebook)
     with chdir(REPOSITORY):
-        check_values(params_file, params)
+        params_of(notebook, params).check(params_file)
     try:
         check_device(params.get("device", "cpu"))
     except UserError as error:

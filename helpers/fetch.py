@@ -71,6 +71,12 @@ def files_of(data: str) -> list[Resource]:
     return [files[each] for each in _SETS.get(name, (name,)) if each in files]
 
 
+def require_local(data: str) -> None:
+    """Raise a ``NotHereError`` where official files of a data set would have to be downloaded."""
+    for file in files_of(data):
+        locate(file, download=False)
+
+
 def data_folder() -> Path | None:
     """The folder that ``$HELPERS_DATA`` names, or None where the variable is not set."""
     named = os.environ.get(DATA_VARIABLE)

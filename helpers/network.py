@@ -21,26 +21,25 @@ _WORDS = (
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """An error, and those it was raised from, the outermost first."""
-    left: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while left:
-        if (each := left.pop(0)) is None or id(each) in seen:
+    waiting: list[BaseException | None] = [error]
+    yielded: set[int] = set()
+    while waiting:
+        cause = waiting.pop(0)
+        if cause is None or id(cause) in yielded:
             continue
-        seen.add(id(each))
-        yield each
-        inner = getattr(each, "reason", None)
-        left += [
-            each.__cause__,
-            each.__context__,
-            inner if isinstance(inner, BaseException) else None,
-        ]
+        yielded.add(id(cause))
+        yield cause
+        waiting += [cause.__cause__, cause.__context__]
+        reason = getattr(cause, "reason", None)  # urllib's
+        if isinstance(reason, BaseException):
+            waiting.append(reason)
 
 
 def status_of(error: BaseException) -> int | None:
     """The status of the HTTP answer that an error, or one of its causes, is about."""
-    for each in causes(error):
-        answer = getattr(each, "response", None)
-        status = getattr(answer, "status_code", None) or getattr(each, "code", None)
+    for cause in causes(error):
+        answer = getattr(cause, "response", None)
+        status = getattr(answer, "status_code", None) or getattr(cause, "code", None)
         if isinstance(status, int):
             return status
     return None

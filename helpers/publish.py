@@ -12,7 +12,7 @@ from helpers.paths import REPOSITORY
 from helpers.results.archive import DATA, Archive
 from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
-from helpers.values import check_values
+from helpers.values import params_of
 
 # Notebook: its archive, and the module whose ``publication`` lists its run's parts.
 PUBLISHED = {
@@ -35,15 +35,15 @@ def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = 
     ``name`` labels the run besides its model and data. ``finished``: write what there is, make no edit.
     """
     params = read_params(file)
-    notebook = notebook_of(file).stem
-    if notebook not in PUBLISHED:
+    notebook = notebook_of(file)
+    if notebook.stem not in PUBLISHED:
         raise UserError(f"{file}: published are those of notebooks 02 to 06")
-    paper, module = PUBLISHED[notebook]
+    paper, module = PUBLISHED[notebook.stem]
     for parameter, published_instead in OF_A_PARAMETER.items():
         if params.get(parameter):
             paper, module = published_instead
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
-        check_values(file, params, published=False)
+        params_of(notebook, params).check(file, published=False)
         data_of = (str(params.get(key)) for key in ("dataset", "source", "benchmark"))
         if not name and any(Path(each.partition("[")[0]).exists() for each in data_of):
             raise UserError(f"{file}: for data of your own, name the run with --name")

@@ -97,16 +97,17 @@ def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]
     Items come with their places, such as "mine.json, case_id 3". A UserError has the place, fields and
     problem of the first five that cannot be used, in one line.
     """
-    made, wrong = [], []
+    records = []
+    wrong = []
     for place, item in items:
         try:
-            made.append(read(item))
+            records.append(read(item))
         except ValueError as error:
             wrong.append(f"{place}: {error_in_words(error)}")
     if wrong:
         more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise UserError(f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file")
-    return made
+    return records
 
 
 def error_in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "parameter") -> str:
@@ -114,13 +115,14 @@ def error_in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = 
     if not isinstance(error, ValidationError):
         return str(error)
     faults = []
-    for each in error.errors():
-        name, what = ".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")
-        if known and each["type"] == "extra_forbidden":
+    for fault in error.errors():
+        name = ".".join(map(str, fault["loc"]))
+        if known and fault["type"] == "extra_forbidden":
             faults.append(f"there is no {noun} {name!r}; there are {', '.join(known)}")
         else:
-            got = "" if each["type"] == "missing" else f", not {each['input']!r:.60}"
-            faults.append(f"{name}: {what.lower()}{got}")
+            problem = fault["msg"].removeprefix("Value error, ").lower()
+            value = "" if fault["type"] == "missing" else f", not {fault['input']!r:.60}"
+            faults.append(f"{name}: {problem}{value}")
     return "; ".join(faults)
 
 
@@ -130,7 +132,7 @@ def comparable(name: str) -> str:
     Without case, Unicode form, outer and repeated blanks; apostrophes, hyphens and blanks are those of a
     keyboard, and what shows nothing is gone (``plain_signs``). Accents make another name.
 
-    >>> compared("Côte d\u2019Ivoire ") == compared("CÔTE D'IVOIRE")
+    >>> comparable("Côte d\u2019Ivoire ") == comparable("CÔTE D'IVOIRE")
     True
     """
     folded = unicodedata.normalize("NFKC", plain_signs(name).casefold())

@@ -24,9 +24,10 @@ from helpers.cli import app
 from helpers.doctor import Finding, Kind, findings_about_machine, needs_of, needs_of_file
 from helpers.fetch import official_files
 from helpers.models import weights
-from helpers.params import read_params
+from helpers.params import notebook_of, read_params
 from helpers.paths import PARAMS
 from helpers.sweeps.drive import run_file
+from helpers.values import NotebookParams, params_of
 
 QUICK = PARAMS / "quick" / "03_editing_runs.yaml"
 LLAMA = PARAMS / "paper" / "03_editing_runs" / "llama2-7b_peak-cf.yaml"
@@ -43,7 +44,7 @@ def empty_machine(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def params_of(tmp_path) -> Callable[..., Path]:
+def params_file(tmp_path) -> Callable[..., Path]:
     """A params file of notebook 03 whose values are the quick profile's, but for those given."""
 
     def write(**values: Any) -> Path:
@@ -52,6 +53,11 @@ def params_of(tmp_path) -> Callable[..., Path]:
         return file
 
     return write
+
+
+def with_values(file: Path, values: dict[str, Any]) -> NotebookParams:
+    """A params file's parameters, but for the values given."""
+    return params_of(notebook_of(file), read_params(file) | values)
 
 
 def texts(findings: list[Finding], *kinds: Kind) -> list[str]:
@@ -77,7 +83,7 @@ def test_report_on_a_bare_machine():
     assert "model smollm2-135m: not fetched yet" in "\n".join(lines)
 
 
-def test_a_damaged_file_is_a_problem_of_runs_that_read_it(empty_machine, params_of):
+def test_a_damaged_file_is_a_problem_of_runs_that_read_it(empty_machine, params_file):
     file = empty_machine / official_files()["peak-cf"].relative_path
     file.parent.mkdir()
     file.write_text("[]")
@@ -85,8 +91,8 @@ def test_a_damaged_file_is_a_problem_of_runs_that_read_it(empty_machine, params_
     assert str(problem).startswith("PROBLEM: data peak-cf: ")
     assert "not the published file" in problem.text
     assert exit_code() == 1
-    assert exit_code(str(params_of(dataset="peak-cf"))) == 1
-    assert exit_code(str(params_of(dataset="peak-mini-cf"))) == 0
+    assert exit_code(str(params_file(dataset="peak-cf"))) == 1
+    assert exit_code(str(params_file(dataset="peak-mini-cf"))) == 0
 
 
 def test_what_a_paper_run_needs():
@@ -125,8 +131,8 @@ def test_a_run_that_can_begin_is_no_problem():
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:3"])
-def test_a_gpu_that_is_not_here_is_a_problem(params_of, device, monkeypatch):
-    file = params_of(device=device)
+def test_a_gpu_that_is_not_here_is_a_problem(params_file, device, monkeypatch):
+    file = params_file(device=device)
     (problem,) = problems(file)
     assert f"device {device!r} was asked for, but" in problem
     assert exit_code(str(file)) == 1
@@ -138,7 +144,7 @@ def test_a_gpu_that_is_not_here_is_a_problem(params_of, device, monkeypatch):
     assert bool(problems(file)) == (device == "cuda:3")
 
 
-def test_too_little_memory_or_disk_is_a_problem(params_of, monkeypatch):
+def test_too_little_memory_or_disk_is_a_problem(params_file, monkeypatch):
     free = {"memory": 2**30, "disk": 2**40}
     for module in (doctor, weights):
         monkeypatch.setattr(module, "free_bytes", lambda device: free["memory"])
@@ -146,18 +152,18 @@ def test_too_little_memory_or_disk_is_a_problem(params_of, monkeypatch):
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(**vars(disk), free=free["disk"])
     )
-    file = params_of(model="smollm2-135m")
+    file = params_file(model="smollm2-135m")
     assert problems(file) == []  # 0.5 GiB of weights; batches shrink
     assert any("so batches will be smaller" in each.text for each in needs_of_file(file))
     free["memory"] = 2**28
     (problem,) = problems(file)
     assert "weights take 0.5 GiB of memory in float32, and 0.2 are free on cpu" in problem
-    assert problems(params_of(model="shape:llama2-7b", preset="paper", methods=["rome"])) != []
+    assert problems(params_file(model="shape:llama2-7b", preset="paper", methods=["rome"])) != []
     free.update(memory=2**40, disk=2**27)  # 128 MiB
     (problem,) = problems(file)
     assert "model smollm2-135m take 0.2 GiB or more while fetched, 0.1 are free" in problem
     assert exit_code(str(file)) == 1
-    larger = params_of(model="qwen2.5-coder-1.5b", dtype="bfloat16")
+    larger = params_file(model="qwen2.5-coder-1.5b", dtype="bfloat16")
     free.update(memory=2**30, disk=2**33)  # 3.3 GiB of weights; 2 · 1.04 + 6.62 GiB of disk
     memory, disk_problem = problems(larger)
     assert "weights take 3.3 GiB of memory in bfloat16" in memory
@@ -215,48 +221,48 @@ def hub(monkeypatch, tmp_path) -> Iterator[None]:
         ("org/silent", Kind.LACKING, "cannot be reached .*: connect, or name a folder"),
     ],
 )
-def test_access_to_the_hub(hub, params_of, model, kind, message):
+def test_access_to_the_hub(hub, params_file, model, kind, message):
     began = time.monotonic()
-    findings = needs_of_file(params_of(model=model, preset="generic", methods=["rome"]))
+    findings = needs_of_file(params_file(model=model, preset="generic", methods=["rome"]))
     assert time.monotonic() - began < 10
     (found,) = [finding for finding in findings if re.search(message, finding.text)]
     assert found.kind is kind
 
 
-def test_offline_mode_is_a_problem_only_where_the_hub_is_needed(params_of, tmp_path, monkeypatch):
+def test_offline_mode_is_a_problem_only_where_the_hub_is_needed(params_file, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(doctor, "_refusal", lambda name: pytest.fail("the hub was asked"))
-    (problem,) = problems(params_of(model="org/name", preset="generic", methods=["rome"]))
+    (problem,) = problems(params_file(model="org/name", preset="generic", methods=["rome"]))
     assert "org/name is not in the hub's cache, and offline mode is set" in problem
-    assert problems(params_of(model="shape:gpt2-xl", preset="paper", methods=["rome"])) == []
+    assert problems(params_file(model="shape:gpt2-xl", preset="paper", methods=["rome"])) == []
     file = tmp_path / "file"
     file.write_text("{}")
     monkeypatch.setattr(doctor, "try_to_load_from_cache", lambda *_: str(file))
-    assert problems(params_of(model="org/name", preset="generic", methods=["rome"])) == []
+    assert problems(params_file(model="org/name", preset="generic", methods=["rome"])) == []
 
 
-def test_terms_are_accepted_first(params_of):
-    findings = needs_of_file(params_of(model="gemma3-270m"))
+def test_terms_are_accepted_first(params_file):
+    findings = needs_of_file(params_file(model="gemma3-270m"))
     (first,) = texts(findings, Kind.FIRST)
     assert first.endswith("then python -m helpers fetch gemma3-270m --accept-terms")
 
 
 @pytest.mark.parametrize("model_type", ["nosuch", "mixtral"])  # unknown; not in our table
-def test_a_configuration_that_cannot_be_used_is_a_problem(params_of, tmp_path, model_type):
+def test_a_configuration_that_cannot_be_used_is_a_problem(params_file, tmp_path, model_type):
     folder = tmp_path / "model"
     folder.mkdir()
     small = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 99}
     (folder / "config.json").write_text(json.dumps({"model_type": model_type, **small}))
-    (problem,) = problems(params_of(model=str(folder), preset="generic", methods=["rome"]))
+    (problem,) = problems(params_file(model=str(folder), preset="generic", methods=["rome"]))
     assert "its config.json cannot be used" in problem
     assert "\n" not in problem
 
 
 def test_a_model_that_fills_masks_has_an_estimate(tiny_masked, tmp_path):
     tiny_masked.network.save_pretrained(tmp_path / "bert")
-    params = read_params(PARAMS / "quick" / "05_klob_localisation.yaml")
-    params |= {"model": str(tmp_path / "bert"), "masked": True, "published": []}
-    findings = needs_of(params)
+    klob = PARAMS / "quick" / "05_klob_localisation.yaml"
+    masked = {"model": str(tmp_path / "bert"), "masked": True, "published": []}
+    findings = needs_of(with_values(klob, masked))
     assert texts(findings, Kind.WRONG, Kind.LACKING) == []
     assert any("a pass of 4,096 tokens" in finding.text for finding in findings)
 
@@ -282,7 +288,7 @@ def test_a_dry_run_plans_without_network_data_or_network_of_mend(tmp_path):
     assert not (tmp_path / "runs").exists()
     text = "\n".join(lines)
     assert "58 runs: 58 waiting\n26,595 of 26,595 edits left" in text  # 9 editors, 1,962 + 993
-    for finding in needs_of(read_params(LLAMA) | {"published": []}):
+    for finding in needs_of(with_values(LLAMA, {"published": []})):
         told = f"before it can run here: {finding.text}" if finding.is_problem else str(finding)
         assert lines.count(told) == 1
     assert lines.count("data peak-t: will be downloaded (2.0 MB)") == 1

@@ -13,8 +13,9 @@ PACKAGE = REPOSITORY / "helpers"
 PAPERS = ("peak", "klob", "thinkedit")
 # From the ground up. Modules next to the rooms are rooms of their own.
 ORDER = [
-    *("paths", "processes", "kept", "records", "fetch", "models", "locating", "editing", "scoring"),
-    *("samples", "results", "triples", *PAPERS, "behaviour"),
+    *("paths", "processes", "kept", "records", "params", "fetch"),
+    *("models", "locating", "editing", "scoring"),
+    *("samples", "results", "triples", "values", *PAPERS, "behaviour"),
     *("facts", "explorer", "sweeps"),
 ]
 # (paper, paper it imports from): the reason.

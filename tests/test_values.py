@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from helpers import UserError, execute
-from helpers.params import read_params
-from helpers.paths import PARAMS
+from helpers.params import defaults_of, notebook_of, read_params
+from helpers.paths import NOTEBOOKS, PARAMS
 from helpers.results.archive import ArchiveError
-from helpers.values import wrong_values
+from helpers.values import PARAMS_CLASSES, NotebookParams, params_of
 
 PRELIMINARIES, CONSTRUCTION, RUNS = "01_preliminaries", "02_peak_construction", "03_editing_runs"
 ABLATIONS, KLOB, THINKEDIT = "04_app_ablations", "05_klob_localisation", "06_thinkedit_case_study"
@@ -68,15 +68,30 @@ def test_nonsense_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, not
     assert not (tmp_path / "runs").exists()
 
 
+def params_in(file: Path) -> NotebookParams:
+    return params_of(notebook_of(file), read_params(file))
+
+
 @pytest.mark.parametrize("file", [*(f"quick/{name}.yaml" for name in ALL), DOSES])
 def test_the_quick_profiles_and_doses_alone_pass(file):
-    assert wrong_values(read_params(PARAMS / file)) == []
+    assert params_in(PARAMS / file).wrong_values() == []
+
+
+def test_every_notebook_has_its_own_class_of_parameters():
+    """A parameter whose value must be checked is found in one place, by its notebook's name."""
+    assert sorted(PARAMS_CLASSES) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    for notebook in NOTEBOOKS.glob("*.ipynb"):
+        values = defaults_of(notebook)
+        params = params_of(notebook, values)
+        assert type(params) is not NotebookParams
+        assert params.value_checks.keys() - {"corpus"} <= values.keys()  # notebook 02 has none
+    assert type(params_of(Path("08_mine.ipynb"), {})) is NotebookParams
 
 
 def test_tables_that_are_still_to_be_made_are_told_apart():
     """A published run may name them; a notebook that draws them may not be started."""
-    params = read_params(PARAMS / "paper" / ABLATIONS / "llama2-7b_peak-cf.yaml")
-    (error,) = [e for e in wrong_values(params) if isinstance(e, ArchiveError)]
+    params = params_in(PARAMS / "paper" / ABLATIONS / "llama2-7b_peak-cf.yaml")
+    (error,) = [e for e in params.wrong_values() if isinstance(e, ArchiveError)]
     assert "python -m helpers publish" in str(error)
 
 

@@ -40,7 +40,7 @@ DAMAGE = ["AFF_hard", "ANF_hard"]  # in percent, less is better
 LEAST = 1.0  # percent: a part below counts as this much, so that a zero does not hide the others
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     model: str,
     method: str,
     grid: Annotated[list[str], typer.Argument(help="name='[value, value]' as JSON")],

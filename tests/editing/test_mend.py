@@ -30,9 +30,10 @@ from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import answer_ids, prompt_ids
-from helpers.paths import PACKAGED
+from helpers.params import defaults_of
+from helpers.paths import NOTEBOOKS, PACKAGED
 from helpers.peak.records import load_peak
-from helpers.values import check_values
+from helpers.values import params_of
 from tests.editing.conftest import assert_same, untrained_network
 from tools.train_mend.__main__ import train
 from tools.train_mend.trainer import (
@@ -255,10 +256,11 @@ def test_the_other_editors_go_on_without_an_untrained_network(tiny, tmp_path, mo
     assert (list(editors), built) == (["rome"], ["mend", "rome"])
     with pytest.raises(NetworkError, match="train_mend --model gpt2-xl"):
         build.build_editors(["mend"], lm, preset="paper")
-    params = {"methods": ["mend", "rome"], "model": "gpt2-xl", "preset": "paper"}
-    check_values(tmp_path, params)
+    notebook = NOTEBOOKS / "03_editing_runs.ipynb"
+    values = {**defaults_of(notebook), "model": "gpt2-xl", "preset": "paper"}
+    params_of(notebook, {**values, "methods": ["mend", "rome"]}).check(tmp_path)
     with pytest.raises(UserError, match="no MEND network"):
-        check_values(tmp_path, {**params, "methods": ["mend"]})
+        params_of(notebook, {**values, "methods": ["mend"]}).check(tmp_path)
 
 
 def network_file_of(name: str, lm: LanguageModel) -> str:

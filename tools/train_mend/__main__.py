@@ -73,7 +73,7 @@ def _note(curve: Path, row: dict[str, Any], *, new: bool = False) -> None:
     print(" ".join(f"{k}={v}" for k, v in rounded.items()), flush=True)
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     model: str = "smollm2-135m",
     output: Annotated[Path | None, typer.Option(help="default: MODEL.safetensors here")] = None,
     preset: Annotated[str, typer.Option(help="whose layers and rank; default: the model's")] = "",

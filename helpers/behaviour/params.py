@@ -1,0 +1,53 @@
+"""Parameters of notebook 04, PEAK's ablations and other scorers, and what their values must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import ClassVar
+
+from helpers.editing.editors import Variant, method_label
+from helpers.paths import run_name
+from helpers.peak.params import PeakParams
+from helpers.results.archive import archive
+from helpers.values import ValueChecks, at_least
+
+_METHOD_LISTS = ("editors", "fairer", "others", "scorers", "sequences", "ability")
+
+
+class AblationsParams(PeakParams):
+    """Parameters of notebook 04."""
+
+    value_checks: ClassVar[ValueChecks] = {
+        **PeakParams.value_checks,
+        **at_least(1, "records", "samples", "checkpoints"),
+        **at_least(0, "neighbours", "factors", "margins"),
+        **dict.fromkeys(("scorers", "sequences", "ability"), method_label),
+        # Studied with and without APP.
+        **dict.fromkeys(("editors", "fairer", "others"), lambda name: method_label(f"{name}+app")),
+        "doses": Variant.parse,
+    }
+
+    @property
+    def methods(self) -> list[str]:
+        """Every method that a list names, or that a dose is a variant of."""
+        listed = [method for name in _METHOD_LISTS for method in self.values[name]]
+        return listed + [dose.partition("@")[0] for dose in self.values["doses"]]
+
+    def needed_lists(self) -> tuple[str, ...]:
+        """The editors, where nothing else is to be published."""
+        without_editors = any(self.values[name] for name in ("others", "doses", "ability"))
+        return () if without_editors else ("editors",)
+
+    def joint_checks(self) -> Iterator[Callable[[], object]]:
+        """Those of all PEAK notebooks, then the published runs."""
+        yield from super().joint_checks()
+        for name in self.values["published"]:
+            yield partial(self._check_published, name)
+
+    def _check_published(self, name: str) -> None:
+        """Refuse a model without stored scorers and, for the first one, without stored ablations."""
+        run = run_name(name, "peak-cf")
+        if name == self.values["published"][0]:
+            archive("ablations").get(run)
+        archive("scorers").get(run)

@@ -1,0 +1,46 @@
+"""Parameters of notebook 05, KLoB, and what their values must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import ClassVar
+
+from helpers.fetch import require_local
+from helpers.klob.examples import read_examples
+from helpers.klob.metrics import SHARES
+from helpers.locating.locators import make_locator
+from helpers.params import one_of
+from helpers.paths import REPOSITORY, run_name
+from helpers.results.archive import Archive
+from helpers.values import NotebookParams, ValueChecks, at_least
+
+
+class KlobParams(NotebookParams):
+    """Parameters of notebook 05."""
+
+    value_checks: ClassVar[ValueChecks] = {
+        **NotebookParams.value_checks,
+        **at_least(1, "examples", "late", "permutations"),
+        **at_least(0, "counts", "edited_facts"),
+        "locators": make_locator,
+        "share": partial(one_of, "share", known=SHARES),
+    }
+
+    @property
+    def methods(self) -> list[str]:
+        """ROME at every layer; none where no fact is edited, or the model fills masks."""
+        edits = self.values["edited_facts"] and not self.values["masked"]
+        return ["rome"] if edits else []
+
+    def joint_checks(self) -> Iterator[Callable[[], object]]:
+        """The method, the examples and the published runs."""
+        yield from super().joint_checks()
+        yield self._check_examples
+        for name in self.values["published"]:
+            run = run_name(name, self.values["source"])
+            yield partial(Archive(REPOSITORY / self.values["stored"]).get, run)
+
+    def _check_examples(self) -> None:
+        require_local(self.values["source"])
+        read_examples("consistency", self.values["source"])
