@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.peak.findings import (
+    APP_COSTS,
+    APP_REDUCES,
     VERDICTS,
     Runs,
     findings_of_runs,
@@ -21,6 +23,7 @@ from helpers.peak.findings import (
 )
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
+    METRICS,
     AnswerFilter,
     additivity,
     metric_interval,
@@ -53,14 +56,8 @@ LISTS = {
     "hard": "hard false $O_h$",
     "random": "random false $O_r$",
 }
-NAMES = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
-_PAPER_ROWS = {
-    "ES": "ES ↑",
-    "GS": "GS ↑",
-    "LS_authors": "LS ↑",  # the paper prints what its authors' code computes
-    "AFF_hard": "AFF ↓",
-    "ANF_hard": "ANF ↓",
-}
+# The paper prints the LS that its authors' code computes.
+_PAPER_ROWS = ("ES", "GS", "LS_authors", "AFF_hard", "ANF_hard")
 _VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
@@ -155,18 +152,19 @@ def paper_against_ours(
             if dataset == DATASETS[0]:  # three lines above are for the legend, wider than a panel
                 axes.set_title(f"\n\n\n{editor}")
         line[0].set_ylabel(dataset.upper())
-    panels[0, 0].set_yticks(range(len(_PAPER_ROWS), 0, -1), list(_PAPER_ROWS.values()))
+    titles = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
+    panels[0, 0].set_yticks(range(len(titles), 0, -1), titles)
     shown = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)  # plain above with APP
     marks = sorted(shown, key=lambda mark: ("paper" not in mark[1], mark[1]))
     above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13)}
     above |= {"ncols": len(marks) // 2, "columnspacing": 1}
     panels[0, 2].legend(*zip(*marks, strict=True), **above).set_in_layout(False)
-    held: dict[str, list[bool]] = {"APP reduces perturbation": [], "APP costs edits": []}
+    holds: dict[str, list[bool]] = {APP_REDUCES: [], APP_COSTS: []}
     for evidence in findings_of_runs(every).values():
         for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
-            if item.finding in held and not item.contrast.too_few_relations:
-                held[item.finding].append(verdict == "holds")
-    damage, costs = held.values()
+            if item.finding in holds and not item.contrast.too_few_relations:
+                holds[item.finding].append(verdict == "holds")
+    damage, costs = holds[APP_REDUCES], holds[APP_COSTS]
     damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
     finding = f"APP lowers {damaged}, success (ES or GS) in {sum(costs)} of {len(costs)}"
     words = "Title: paired tests by relation after Holm's correction, FT-M included"

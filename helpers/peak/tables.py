@@ -15,6 +15,7 @@ from helpers.editing.editors import distinct
 from helpers.paths import run_name
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
+    METRICS,
     SHARES,
     AnswerFilter,
     kind_of_metric,
@@ -149,7 +150,8 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
             found = metric_interval(metric, table[metric])
             contrast = tests.get((method, metric))
             fewer = found.n < (common[metric] or len(table))
-            sign = mark(contrast, higher_is_better=metric in SHARES) if contrast else ""
+            is_better_higher = METRICS[metric].higher_is_better
+            sign = mark(contrast, higher_is_better=is_better_higher) if contrast else ""
             if sign:
                 marks[metric] = bool(survives[method, metric])
             cells.append(in_points(found) + f" (n={found.n})" * fewer + sign)
