@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.behaviour.scorers import AGAIN, UNEDITED
+from helpers.behaviour.scorers import AGAIN, UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
 from helpers.peak.findings import FACTORS
-from helpers.peak.metrics import metrics_table
+from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
 from helpers.results.notes import with_power, with_relations
@@ -69,6 +69,17 @@ _TOKENS = {"edit": "tokens", "paraphrase": "tokens, paraphrases"}
 _PREDICTED = {
     "AFF_hard": "fewer answers recalled",
     "ANF_hard": "new hard false answers",
+}
+
+# Columns of ``list_table`` and their titles. A table's titles differ, these by a blank that nobody sees.
+LIST_TITLES = {
+    "recall": "list recall",
+    "recall_change": "- unedited",
+    "recall_holm": "Holm",
+    "new_hard": "new hard false",
+    "new_hard_change": "- unedited ",
+    "new_hard_holm": "Holm ",
+    "target": "o* named",
 }
 
 
@@ -124,9 +135,9 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
     tables = {n: t.astype({"list": str}) for n, t in run.tables.items()}
-    methods = [name for name in tables if f"named by {name}" in tables]
+    methods = [name for name in tables if named_table(name) in tables]
     states = [UNEDITED, *methods]
-    named = {s: tables[f"named by {s}"].astype({"form": str}) for s in (*states, AGAIN)}
+    named = {s: tables[named_table(s)].astype({"form": str}) for s in (*states, AGAIN)}
     relations = {int(case): name for case, name in run.about.caption["relations"].items()}
     scores = {method: tables[method].astype({"role": str}) for method in methods}
     first = max(scores.values(), key=len)
@@ -234,32 +245,46 @@ def list_table(states: Metrics) -> pd.DataFrame:
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
     the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
     """
-    rows, changes = {}, {}
-    tests: dict[str, list[float]] = {"recall": [], "new_hard": []}
+    unedited = states[UNEDITED]
+    recall_tests: dict[str, Contrast] = {}  # of each edited state
+    noise_tests: dict[str, Contrast] = {}
+    recall_changes: dict[str, pd.Series] = {}
     for state, table in states.items():
-        first, second = states[UNEDITED].align(table, join="inner", axis=0)
-        recall = paired(first["recall"], second["recall"], "share")
-        new = paired(first["new_hard"], second["new_hard"], "number")
-        rows[state] = {
-            "list recall": in_points(share_interval(table["recall"])),
-            "- unedited": in_points(recall.difference, signed=True),
-            "new hard false": with_interval(mean_interval(table["new_hard"])),
-            "- unedited ": with_interval(new.difference, signed=True),
-            "o* named": in_points(share_interval(table["target"])),
-            "n": recall.difference.n,
-        }
         if state != UNEDITED:
-            changes[state] = second["recall"] - first["recall"]
-            tests["recall"].append(recall.p_value)
-            tests["new_hard"].append(new.p_value)
-    found = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    found.loc[UNEDITED, ["- unedited", "- unedited "]] = ""
-    for place, title, measure in ((2, "Holm", "recall"), (5, "Holm ", "new_hard")):
-        corrected = dict(zip(changes, map(_p_text, holm(tests[measure])), strict=True))
-        found.insert(place, title, [corrected.get(state, "") for state in found.index])
-    least = [100 * detectable(change) for change in changes.values()]
-    with_power(found, least, found.loc[[*changes], "n"], unit=" points of list recall")
-    return with_relations(found, changes.values())
+            before, after = unedited.align(table, join="inner", axis=0)
+            recall_tests[state] = paired(before["recall"], after["recall"], "share")
+            noise_tests[state] = paired(before["new_hard"], after["new_hard"], "number")
+            recall_changes[state] = after["recall"] - before["recall"]
+    recall_p = dict(
+        zip(recall_tests, holm([t.p_value for t in recall_tests.values()]), strict=True)
+    )
+    noise_p = dict(zip(noise_tests, holm([t.p_value for t in noise_tests.values()]), strict=True))
+
+    rows = {}
+    for state, table in states.items():
+        row = dict.fromkeys(LIST_TITLES, "")
+        row["recall"] = in_points(share_interval(table["recall"]))
+        row["new_hard"] = with_interval(mean_interval(table["new_hard"]))
+        row["target"] = in_points(share_interval(table["target"]))
+        if state != UNEDITED:
+            row["recall_change"] = in_points(recall_tests[state].difference, signed=True)
+            row["recall_holm"] = _p_text(recall_p[state])
+            row["new_hard_change"] = with_interval(noise_tests[state].difference, signed=True)
+            row["new_hard_holm"] = _p_text(noise_p[state])
+        rows[state] = row
+    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    shown["n"] = [_n_of_recall(unedited, table) for table in states.values()]
+    least = [100 * detectable(change) for change in recall_changes.values()]
+    tested_n = shown.loc[[*recall_changes], "n"]
+    titled = shown.rename(columns=LIST_TITLES)
+    with_power(titled, least, tested_n, unit=" points of list recall")
+    return with_relations(titled, recall_changes.values())
+
+
+def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
+    """Records with a recall both before and after."""
+    before, after = unedited["recall"].align(table["recall"], join="inner")
+    return int((before.notna() & after.notna()).sum())
 
 
 def prediction_table(states: Metrics) -> pd.DataFrame:
@@ -276,9 +301,8 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
             lost = drawn["recall"] - table["recall"]
             more = table["new_hard"] - drawn["new_hard"]
             measure = lost if factor == "AFF_hard" else more
-            found[f"{factor[:3]} and {predicted}", method] = rank_correlation(
-                table[factor], measure
-            )
+            measures = f"{METRICS[factor].symbol} and {predicted}"
+            found[measures, method] = rank_correlation(table[factor], measure)
             samples.append((table[factor] + measure).dropna())
     index = pd.MultiIndex.from_tuples(found, names=["measures", "method"])
     p_values = pd.Series([contrast.p_value for contrast in found.values()], index)

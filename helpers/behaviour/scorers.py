@@ -51,6 +51,11 @@ SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
 SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
 
 
+def named_table(state: str) -> str:
+    """Name of the stored table of the known answers that a state's responses name."""
+    return f"named by {state}"
+
+
 def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
     """``questions`` about the edited fact and those of choice and yes or no, with the key of each answer.
 

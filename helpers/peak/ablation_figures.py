@@ -18,6 +18,7 @@ from helpers.peak.ablations import (
     fairer_editors,
     finished,
     sequence_metrics,
+    sequences_of,
     studies_of,
     variant_metrics,
     with_neighbours,
@@ -84,12 +85,12 @@ _COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _SUCCESS)
 
 @_ablation(
     "04_objectives",
-    each=("editor", partial(editors_with, field="alpha=0x")),
+    each=("editor", partial(editors_with, field="alpha", factor=0)),
 )
 def objectives_panels(run: Run, *, editor: str) -> Figure:
     """What APP loses without one objective, and answer probabilities (PEAK, Figures 3 and 5)."""
     stored = studies_of(run)
-    editors = editors_with(run, "alpha=0x")
+    editors = editors_with(run, "alpha", factor=0)
     metrics = _shown(stored, [variant for each in editors for variant in objectives(each)])
     variants = [variant for variant in objectives(editor) if variant in metrics]
     label = method_label(editor)
@@ -181,7 +182,7 @@ def fairer_differences(run: Run) -> Figure:
 
 @_ablation(
     "04_sequences",
-    when=lambda run: any(" after " in name for name in run.tables),
+    when=lambda run: bool(sequences_of(run)),
 )
 def sequence_lines(run: Run) -> Figure:
     """AFF, ANF and ES of all edited records against the number of edits made, from two edits on.
