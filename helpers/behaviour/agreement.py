@@ -63,7 +63,6 @@ GENERATED = {  # scorers that search responses for o*
 SCORERS = {**ASKED, **GENERATED}
 _FRACTIONS = ("tokens", "tokens, paraphrases", "choice")  # of many values; the others are shares
 _ENDS = [100 * LEVEL / 2, 100 - 100 * LEVEL / 2]  # percentiles of a 95 % interval
-_PLACE = ["list", "answer_index"]
 _RIGHT = {"choice": "target", "yes": "yes", "negated": "no"}
 _TOKENS = {"edit": "tokens", "paraphrase": "tokens, paraphrases"}
 _PREDICTED = {
@@ -91,23 +90,23 @@ def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
     in which o*'s letter is the most probable. Responses: share that names o*. yes, negated: whether the
     edit's truth is more probable than its denial.
     """
-    found = metrics_table(scores)[["ES", "GS", *FACTORS]]
-    own = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
-    own = own.assign(share=own["top_after"] / own["tokens"])
-    share = own.groupby(["case_id", "role"])["share"].mean()
-    asked = scores[scores["role"].isin([*_RIGHT])]
-    asked = asked.sort_values("sum_after", kind="stable")
-    chosen = asked.groupby(["case_id", "role", "prompt_index"])["list"].last()
-    right = chosen == chosen.index.get_level_values("role").map(_RIGHT)
+    metrics = metrics_table(scores)[["ES", "GS", *FACTORS]]
+    target_scores = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
+    target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
+    share = target_scores.groupby(["case_id", "role"])["share"].mean()
+    comparisons = scores[scores["role"].isin([*_RIGHT])]
+    comparisons = comparisons.sort_values("sum_after", kind="stable")
+    most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()
+    right = most_probable == most_probable.index.get_level_values("role").map(_RIGHT)
     responses = named.assign(hit=named["list"] == "target")
     hits = responses.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
-    how = hits["form"] + np.where(hits["sample"] > 0, ", sampled", ", greedy")
-    parts: list[pd.DataFrame | pd.Series] = [
+    response_kinds = hits["form"] + np.where(hits["sample"] > 0, ", sampled", ", greedy")
+    by_scorer: list[pd.DataFrame | pd.Series] = [
         share.unstack().rename(columns=_TOKENS),
         right.groupby(["case_id", "role"]).mean().unstack(),
-        hits.groupby(["case_id", how])["hit"].mean().unstack(),
+        hits.groupby(["case_id", response_kinds])["hit"].mean().unstack(),
     ]
-    return found.join(parts)
+    return metrics.join(by_scorer)
 
 
 def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -116,20 +115,30 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     recall: share of the correct answers named before that are named after, NaN where none was;
     new_hard: number of hard false answers newly named; target: whether o* is named.
     """
-    first, second = (
-        {case: {*map(tuple, own[_PLACE].to_numpy())} for case, own in drawn.groupby("case_id")}
-        for drawn in (before[before["sample"] > 0], after[after["sample"] > 0])
-    )
+    named_before = _named_in_samples(before)
+    named_after = _named_in_samples(after)
     rows = {}
-    for case in (case for case in first if case in second):
-        was, now = first[case], second[case]
-        right = {place for place in was if place[0] == "correct"}
-        new = {place for place in now - was if place[0] == "hard"}
-        recall = len(right & now) / len(right) if right else np.nan
-        target = float(("target", 0) in now)
-        rows[case] = recall, len(new), target
+    for case in named_before:
+        if case not in named_after:
+            continue
+        correct_before = {answer for answer in named_before[case] if answer[0] == "correct"}
+        newly_named = named_after[case] - named_before[case]
+        new_hard = {answer for answer in newly_named if answer[0] == "hard"}
+        recalled = correct_before & named_after[case]
+        recall = len(recalled) / len(correct_before) if correct_before else np.nan
+        target = float(("target", 0) in named_after[case])
+        rows[case] = recall, len(new_hard), target
     columns = ["recall", "new_hard", "target"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def _named_in_samples(named: pd.DataFrame) -> dict[int, set[tuple[str, int]]]:
+    """By case_id, what its sampled responses name: the list and the index of each answer."""
+    sampled = named[named["sample"] > 0]
+    return {
+        int(case): set(zip(rows["list"], rows["answer_index"], strict=True))
+        for case, rows in sampled.groupby("case_id")
+    }
 
 
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
@@ -142,13 +151,14 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     scores = {method: tables[method].astype({"role": str}) for method in methods}
     first = max(scores.values(), key=len)
     scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
-    found = {}
+    measures = {}
     for state in states:
         lists = lists_in_text(named[AGAIN], named[state])
         table = successes(scores[state], named[state]).join(lists)
-        places = [table.index, table.index.map(relations).rename("relation")]
-        found[state if state == UNEDITED else method_label(state)] = table.set_index(places)
-    return found
+        levels = [table.index, table.index.map(relations).rename("relation")]
+        label = state if state == UNEDITED else method_label(state)
+        measures[label] = table.set_index(levels)
+    return measures
 
 
 def scorer_table(states: Metrics) -> pd.DataFrame:
@@ -181,16 +191,16 @@ def app_price_table(
         for scorer in scorers:
             without, with_app = states[state][scorer], states[f"{state}+APP"][scorer]
             first, second = without.align(with_app, join="inner")
-            both = first.notna() & second.notna()
-            contrast = paired(first[both], second[both], kind_of_scorer(scorer))
+            measured_twice = first.notna() & second.notna()
+            contrast = paired(first[measured_twice], second[measured_twice], kind_of_scorer(scorer))
             contrasts.append(contrast)
-            samples.append(second[both] - first[both])
+            samples.append(second[measured_twice] - first[measured_twice])
             rows.append(
                 {
                     "method": state,
                     "scorer": SCORERS[scorer].replace("\n", " "),
-                    "without": f"{100 * first[both].mean():.1f}",
-                    "with APP": f"{100 * second[both].mean():.1f}",
+                    "without": f"{100 * first[measured_twice].mean():.1f}",
+                    "with APP": f"{100 * second[measured_twice].mean():.1f}",
                     "difference": in_points(contrast.difference, signed=True),
                     "n": contrast.difference.n,
                 }
@@ -293,28 +303,29 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
     of measures are corrected for their number (Holm). ``detectable``: see ``detectable_correlation``.
     """
-    found: dict[tuple[str, str], Contrast] = {}
+    correlations: dict[tuple[str, str], Contrast] = {}
     samples = []
     for factor, predicted in _PREDICTED.items():
         for method in distinct(state for state in states if state != UNEDITED):
-            table, drawn = states[method].align(states[UNEDITED], join="inner", axis=0)
-            lost = drawn["recall"] - table["recall"]
-            more = table["new_hard"] - drawn["new_hard"]
-            measure = lost if factor == "AFF_hard" else more
+            edited, unedited = states[method].align(states[UNEDITED], join="inner", axis=0)
+            if factor == "AFF_hard":
+                in_text = unedited["recall"] - edited["recall"]
+            else:
+                in_text = edited["new_hard"] - unedited["new_hard"]
             measures = f"{METRICS[factor].symbol} and {predicted}"
-            found[measures, method] = rank_correlation(table[factor], measure)
-            samples.append((table[factor] + measure).dropna())
-    index = pd.MultiIndex.from_tuples(found, names=["measures", "method"])
-    p_values = pd.Series([contrast.p_value for contrast in found.values()], index)
+            correlations[measures, method] = rank_correlation(edited[factor], in_text)
+            samples.append((edited[factor] + in_text).dropna())
+    index = pd.MultiIndex.from_tuples(correlations, names=["measures", "method"])
+    p_values = pd.Series([contrast.p_value for contrast in correlations.values()], index)
     corrected = p_values.groupby(level="measures", sort=False).transform(holm)
     rows = [
         (
-            *place,
+            *measures_and_method,
             with_interval(contrast.difference),
             contrast.difference.n,
             _number_text(detectable_correlation(contrast)),
         )
-        for place, contrast in found.items()
+        for measures_and_method, contrast in correlations.items()
     ]
     columns = ["measures", "method", "rank correlation", "n", "detectable"]
     texts = [_p_text(p) for p in corrected]
@@ -350,11 +361,11 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     return Contrast(Estimate(rho, low, high, n), p_value, relations=relations)
 
 
-def detectable_correlation(found: Contrast) -> float:
+def detectable_correlation(contrast: Contrast) -> float:
     """Smallest |ρ| that a test with this interval finds with a power of 80 %; NaN where there is no test."""
-    if not found.p_value >= 0:
+    if not contrast.p_value >= 0:
         return float("nan")
-    ends = np.arctanh([found.difference.low, found.difference.high])
+    ends = np.arctanh([contrast.difference.low, contrast.difference.high])
     error = float(np.ptp(ends)) / 2 / stats.norm.isf(LEVEL / 2)
     return float(np.tanh(POWER * error))
 

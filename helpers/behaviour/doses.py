@@ -151,11 +151,14 @@ def dose_slopes(run: Run) -> Figure:
     slopes = dose_table(doses_of(run))
     series = list(dict.fromkeys(key[:2] for key in slopes.index))
     rows = np.arange(len(series))[::-1]
-    drawn, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True)
+    picture, panels = plt.subplots(
+        1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True
+    )
     for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
         unit = "nats" if "KL" in title else "points"
-        found = slopes.xs(measure, level="measure").loc[series] * (1 if unit == "nats" else 100)
-        marked(axes, rows, pd.DataFrame(found), fmt="o", color=PALETTE[0], **ACROSS)
+        scale = 1 if unit == "nats" else 100
+        of_measure = slopes.xs(measure, level="measure").loc[series] * scale
+        marked(axes, rows, pd.DataFrame(of_measure), fmt="o", color=PALETTE[0], **ACROSS)
         axes.axvline(0, color="0.4", linewidth=0.9)
         axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
     panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
@@ -165,7 +168,7 @@ def dose_slopes(run: Run) -> Figure:
     if not changed.any():
         finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
     note = "change for twice the value, t intervals; title: paired tests by relation"
-    return with_caption(drawn, finding, f"{caption_of(run)}\n{note}")
+    return with_caption(picture, finding, f"{caption_of(run)}\n{note}")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:

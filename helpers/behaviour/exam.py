@@ -51,8 +51,8 @@ def exam() -> dict[str, list[Question]]:
 
 def examined(run: PeakRun, edited: Sequence[PeakRecord] = ()) -> PeakRun:
     """The run with the exam for its records' questions, where ``edited`` are in sequence."""
-    asked = {"exam": VERSION, "edited": [[r.case_id, r.subject] for r in edited]}
-    return replace(run, ask=partial(part_of_exam, edited), asked=asked)
+    settings = {"exam": VERSION, "edited": [[r.case_id, r.subject] for r in edited]}
+    return replace(run, ask=partial(part_of_exam, edited), ask_settings=settings)
 
 
 def part_of_exam(edited: Sequence[PeakRecord], record: PeakRecord) -> Asked:

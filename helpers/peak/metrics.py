@@ -234,9 +234,9 @@ def record_metrics(
         "LS_unfiltered": _locality(record.locality, "locality", held_before=False),
     }
     for setting in SETTINGS:
-        found = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
+        factors = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
         for factor in FACTORS:
-            metrics[f"{factor}_{setting}"] = _mean_or_nan(each[factor] for each in found)
+            metrics[f"{factor}_{setting}"] = _mean_or_nan(each[factor] for each in factors)
     return metrics
 
 
@@ -330,14 +330,14 @@ def _kept_prompts(
     record: RecordScores, answer_filter: AnswerFilter
 ) -> list[dict[str, Scores] | None]:
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
-    kept: list[dict[str, Scores] | None] = []
+    prompts: list[dict[str, Scores] | None] = []
     for prompt in (record.edit, *record.paraphrases):
         lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
-        found = answer_filter.keep(*(scores[0] for scores in lists.values()))
-        chosen = {name: scores[:, getattr(found, name)] for name, scores in lists.items()}
-        usable = all(map(len, found))
-        kept.append({**chosen, "target": prompt["target"]} if usable else None)
-    return kept
+        answer_indices = answer_filter.keep(*(scores[0] for scores in lists.values()))
+        chosen = {name: scores[:, getattr(answer_indices, name)] for name, scores in lists.items()}
+        usable = all(map(len, answer_indices))
+        prompts.append({**chosen, "target": prompt["target"]} if usable else None)
+    return prompts
 
 
 def _success(prompts: Sequence[Lists | None]) -> float:
@@ -352,12 +352,12 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
 
 def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     rows = {case: measure(scores) for case, scores in records_of(table)}
-    found = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
-    found = found.rename_axis("case_id")  # with its columns where every edit was given up
+    by_case = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
+    by_case = by_case.rename_axis("case_id")  # with its columns where every edit was given up
     if "relation" not in table:
-        return found
+        return by_case
     relations = table.groupby("case_id")["relation"].first()
-    return found.set_index(relations.reindex(found.index), append=True)
+    return by_case.set_index(relations.reindex(by_case.index), append=True)
 
 
 def _mean_or_nan(values: Iterable[float]) -> float:

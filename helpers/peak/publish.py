@@ -107,7 +107,9 @@ def part_of_records(
         return small(give(editor, finished=finished))
 
     settings = editor.settings() if editor else {}
-    return Part(name, settings | run.asked, table, partial(table, finished=True), run.cases.by_id)
+    return Part(
+        name, settings | run.ask_settings, table, partial(table, finished=True), run.cases.by_id
+    )
 
 
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
@@ -121,7 +123,7 @@ def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
             cases = [record.case_id for record in run.data.records[:edits]]
             yield Part(
                 str(SequenceTable(method, edits)),
-                editor.settings() | run.asked,
+                editor.settings() | run.ask_settings,
                 lambda reached=reached: small(reached()),  # type: ignore[misc]
                 cases=cases,
             )
