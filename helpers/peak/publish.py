@@ -74,20 +74,20 @@ def publication_of(
     more: Mapping[str, Any] | None = None,
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
-    drawn = ""
+    sample_words = ""
     keep = params.get("keep")
     if keep is not None:
         first = f"first {keep} over-represented, others " if keep else ""
-        drawn = f"{first}by relation, seed {params['seed']}"
+        sample_words = f"{first}by relation, seed {params['seed']}"
     relations = {r.case_id: r.relation for r in run.data.records}
-    known = {"records": len(relations), "relations": relations, "sample": drawn}
+    about_records = {"records": len(relations), "relations": relations, "sample": sample_words}
 
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
         protected = [m for m in every if m.endswith("+app") and " " not in m]
         words = preset_words(run.lm.name, params["preset"], protected)
-        return {**known, "preset": words}
+        return {**about_records, "preset": words}
 
     name = run_name(run.lm.name, run.data.name)
     return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)
