@@ -20,7 +20,7 @@ PUBLISHED = {
     "03_editing_runs": ("peak", "peak.publish"),
     "05_klob_localisation": ("klob", "klob.publish"),
     "06_thinkedit_case_study": ("thinkedit", "thinkedit.publish"),
-    "04_app_ablations": ("ablations", "behaviour.exam"),
+    "04_app_ablations": ("ablations", "behaviour.studies"),
 }
 # Parameters of a notebook that name methods for an archive of their own.
 OF_A_PARAMETER = {

@@ -34,9 +34,10 @@ def test_a_notebook_begins_with_its_result(headlines, number):
 def test_a_sentence_that_the_tables_do_not_support_is_refused():
     def tested(low: float, high: float) -> Evidence:
         p_value = 0.3 if low < 0 < high else 0.01
-        return Evidence("f", "m", Contrast(Estimate((low + high) / 2, low, high, 9), p_value))
+        contrast = Contrast(Estimate((low + high) / 2, low, high, 9), p_value)
+        return Evidence("f", contrast, higher="a", lower="b")
 
-    assert holds([tested(0.1, 0.2)], "m")
+    assert holds([tested(0.1, 0.2)], "a - b")
     for evidence in ([tested(-0.1, 0.2)], [tested(-0.2, -0.1)], []):
-        with pytest.raises(UnsupportedError, match=r"m: (inconclusive|reversed|not tested)"):
-            holds(evidence, "m")
+        with pytest.raises(UnsupportedError, match=r"a - b: (inconclusive|reversed|not tested)"):
+            holds(evidence, "a - b")

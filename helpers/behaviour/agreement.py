@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.behaviour.scorers import AGAIN, UNEDITED
+from helpers.behaviour.scorers import AGAIN, UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
 from helpers.peak.findings import FACTORS
-from helpers.peak.metrics import metrics_table
+from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
 from helpers.results.notes import with_power, with_relations
@@ -63,12 +63,22 @@ GENERATED = {  # scorers that search responses for o*
 SCORERS = {**ASKED, **GENERATED}
 _FRACTIONS = ("tokens", "tokens, paraphrases", "choice")  # of many values; the others are shares
 _ENDS = [100 * LEVEL / 2, 100 - 100 * LEVEL / 2]  # percentiles of a 95 % interval
-_PLACE = ["list", "answer_index"]
 _RIGHT = {"choice": "target", "yes": "yes", "negated": "no"}
 _TOKENS = {"edit": "tokens", "paraphrase": "tokens, paraphrases"}
 _PREDICTED = {
     "AFF_hard": "fewer answers recalled",
     "ANF_hard": "new hard false answers",
+}
+
+# Columns of ``list_table`` and their titles. A table's titles differ, these by a blank that nobody sees.
+LIST_TITLES = {
+    "recall": "list recall",
+    "recall_change": "- unedited",
+    "recall_holm": "Holm",
+    "new_hard": "new hard false",
+    "new_hard_change": "- unedited ",
+    "new_hard_holm": "Holm ",
+    "target": "o* named",
 }
 
 
@@ -80,23 +90,23 @@ def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
     in which o*'s letter is the most probable. Responses: share that names o*. yes, negated: whether the
     edit's truth is more probable than its denial.
     """
-    found = metrics_table(scores)[["ES", "GS", *FACTORS]]
-    own = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
-    own = own.assign(share=own["top_after"] / own["tokens"])
-    share = own.groupby(["case_id", "role"])["share"].mean()
-    asked = scores[scores["role"].isin([*_RIGHT])]
-    asked = asked.sort_values("sum_after", kind="stable")
-    chosen = asked.groupby(["case_id", "role", "prompt_index"])["list"].last()
-    right = chosen == chosen.index.get_level_values("role").map(_RIGHT)
+    metrics = metrics_table(scores)[["ES", "GS", *FACTORS]]
+    target_scores = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
+    target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
+    share = target_scores.groupby(["case_id", "role"])["share"].mean()
+    comparisons = scores[scores["role"].isin([*_RIGHT])]
+    comparisons = comparisons.sort_values("sum_after", kind="stable")
+    most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()
+    right = most_probable == most_probable.index.get_level_values("role").map(_RIGHT)
     responses = named.assign(hit=named["list"] == "target")
     hits = responses.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
-    how = hits["form"] + np.where(hits["sample"] > 0, ", sampled", ", greedy")
-    parts: list[pd.DataFrame | pd.Series] = [
+    response_kinds = hits["form"] + np.where(hits["sample"] > 0, ", sampled", ", greedy")
+    by_scorer: list[pd.DataFrame | pd.Series] = [
         share.unstack().rename(columns=_TOKENS),
         right.groupby(["case_id", "role"]).mean().unstack(),
-        hits.groupby(["case_id", how])["hit"].mean().unstack(),
+        hits.groupby(["case_id", response_kinds])["hit"].mean().unstack(),
     ]
-    return found.join(parts)
+    return metrics.join(by_scorer)
 
 
 def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -105,39 +115,50 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     recall: share of the correct answers named before that are named after, NaN where none was;
     new_hard: number of hard false answers newly named; target: whether o* is named.
     """
-    first, second = (
-        {case: {*map(tuple, own[_PLACE].to_numpy())} for case, own in drawn.groupby("case_id")}
-        for drawn in (before[before["sample"] > 0], after[after["sample"] > 0])
-    )
+    named_before = _named_in_samples(before)
+    named_after = _named_in_samples(after)
     rows = {}
-    for case in (case for case in first if case in second):
-        was, now = first[case], second[case]
-        right = {place for place in was if place[0] == "correct"}
-        new = {place for place in now - was if place[0] == "hard"}
-        recall = len(right & now) / len(right) if right else np.nan
-        target = float(("target", 0) in now)
-        rows[case] = recall, len(new), target
+    for case in named_before:
+        if case not in named_after:
+            continue
+        correct_before = {answer for answer in named_before[case] if answer[0] == "correct"}
+        newly_named = named_after[case] - named_before[case]
+        new_hard = {answer for answer in newly_named if answer[0] == "hard"}
+        recalled = correct_before & named_after[case]
+        recall = len(recalled) / len(correct_before) if correct_before else np.nan
+        target = float(("target", 0) in named_after[case])
+        rows[case] = recall, len(new_hard), target
     columns = ["recall", "new_hard", "target"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def _named_in_samples(named: pd.DataFrame) -> dict[int, set[tuple[str, int]]]:
+    """By case_id, what its sampled responses name: the list and the index of each answer."""
+    sampled = named[named["sample"] > 0]
+    return {
+        int(case): set(zip(rows["list"], rows["answer_index"], strict=True))
+        for case, rows in sampled.groupby("case_id")
+    }
 
 
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
     tables = {n: t.astype({"list": str}) for n, t in run.tables.items()}
-    methods = [name for name in tables if f"named by {name}" in tables]
+    methods = [name for name in tables if named_table(name) in tables]
     states = [UNEDITED, *methods]
-    named = {s: tables[f"named by {s}"].astype({"form": str}) for s in (*states, AGAIN)}
+    named = {s: tables[named_table(s)].astype({"form": str}) for s in (*states, AGAIN)}
     relations = {int(case): name for case, name in run.about.caption["relations"].items()}
     scores = {method: tables[method].astype({"role": str}) for method in methods}
     first = max(scores.values(), key=len)
     scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
-    found = {}
+    measures = {}
     for state in states:
         lists = lists_in_text(named[AGAIN], named[state])
         table = successes(scores[state], named[state]).join(lists)
-        places = [table.index, table.index.map(relations).rename("relation")]
-        found[state if state == UNEDITED else method_label(state)] = table.set_index(places)
-    return found
+        levels = [table.index, table.index.map(relations).rename("relation")]
+        label = state if state == UNEDITED else method_label(state)
+        measures[label] = table.set_index(levels)
+    return measures
 
 
 def scorer_table(states: Metrics) -> pd.DataFrame:
@@ -170,16 +191,16 @@ def app_price_table(
         for scorer in scorers:
             without, with_app = states[state][scorer], states[f"{state}+APP"][scorer]
             first, second = without.align(with_app, join="inner")
-            both = first.notna() & second.notna()
-            contrast = paired(first[both], second[both], kind_of_scorer(scorer))
+            measured_twice = first.notna() & second.notna()
+            contrast = paired(first[measured_twice], second[measured_twice], kind_of_scorer(scorer))
             contrasts.append(contrast)
-            samples.append(second[both] - first[both])
+            samples.append(second[measured_twice] - first[measured_twice])
             rows.append(
                 {
                     "method": state,
                     "scorer": SCORERS[scorer].replace("\n", " "),
-                    "without": f"{100 * first[both].mean():.1f}",
-                    "with APP": f"{100 * second[both].mean():.1f}",
+                    "without": f"{100 * first[measured_twice].mean():.1f}",
+                    "with APP": f"{100 * second[measured_twice].mean():.1f}",
                     "difference": in_points(contrast.difference, signed=True),
                     "n": contrast.difference.n,
                 }
@@ -234,32 +255,46 @@ def list_table(states: Metrics) -> pd.DataFrame:
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
     the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
     """
-    rows, changes = {}, {}
-    tests: dict[str, list[float]] = {"recall": [], "new_hard": []}
+    unedited = states[UNEDITED]
+    recall_tests: dict[str, Contrast] = {}  # of each edited state
+    noise_tests: dict[str, Contrast] = {}
+    recall_changes: dict[str, pd.Series] = {}
     for state, table in states.items():
-        first, second = states[UNEDITED].align(table, join="inner", axis=0)
-        recall = paired(first["recall"], second["recall"], "share")
-        new = paired(first["new_hard"], second["new_hard"], "number")
-        rows[state] = {
-            "list recall": in_points(share_interval(table["recall"])),
-            "- unedited": in_points(recall.difference, signed=True),
-            "new hard false": with_interval(mean_interval(table["new_hard"])),
-            "- unedited ": with_interval(new.difference, signed=True),
-            "o* named": in_points(share_interval(table["target"])),
-            "n": recall.difference.n,
-        }
         if state != UNEDITED:
-            changes[state] = second["recall"] - first["recall"]
-            tests["recall"].append(recall.p_value)
-            tests["new_hard"].append(new.p_value)
-    found = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    found.loc[UNEDITED, ["- unedited", "- unedited "]] = ""
-    for place, title, measure in ((2, "Holm", "recall"), (5, "Holm ", "new_hard")):
-        corrected = dict(zip(changes, map(_p_text, holm(tests[measure])), strict=True))
-        found.insert(place, title, [corrected.get(state, "") for state in found.index])
-    least = [100 * detectable(change) for change in changes.values()]
-    with_power(found, least, found.loc[[*changes], "n"], unit=" points of list recall")
-    return with_relations(found, changes.values())
+            before, after = unedited.align(table, join="inner", axis=0)
+            recall_tests[state] = paired(before["recall"], after["recall"], "share")
+            noise_tests[state] = paired(before["new_hard"], after["new_hard"], "number")
+            recall_changes[state] = after["recall"] - before["recall"]
+    recall_p = dict(
+        zip(recall_tests, holm([t.p_value for t in recall_tests.values()]), strict=True)
+    )
+    noise_p = dict(zip(noise_tests, holm([t.p_value for t in noise_tests.values()]), strict=True))
+
+    rows = {}
+    for state, table in states.items():
+        row = dict.fromkeys(LIST_TITLES, "")
+        row["recall"] = in_points(share_interval(table["recall"]))
+        row["new_hard"] = with_interval(mean_interval(table["new_hard"]))
+        row["target"] = in_points(share_interval(table["target"]))
+        if state != UNEDITED:
+            row["recall_change"] = in_points(recall_tests[state].difference, signed=True)
+            row["recall_holm"] = _p_text(recall_p[state])
+            row["new_hard_change"] = with_interval(noise_tests[state].difference, signed=True)
+            row["new_hard_holm"] = _p_text(noise_p[state])
+        rows[state] = row
+    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    shown["n"] = [_n_of_recall(unedited, table) for table in states.values()]
+    least = [100 * detectable(change) for change in recall_changes.values()]
+    tested_n = shown.loc[[*recall_changes], "n"]
+    titled = shown.rename(columns=LIST_TITLES)
+    with_power(titled, least, tested_n, unit=" points of list recall")
+    return with_relations(titled, recall_changes.values())
+
+
+def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
+    """Records with a recall both before and after."""
+    before, after = unedited["recall"].align(table["recall"], join="inner")
+    return int((before.notna() & after.notna()).sum())
 
 
 def prediction_table(states: Metrics) -> pd.DataFrame:
@@ -268,29 +303,29 @@ def prediction_table(states: Metrics) -> pd.DataFrame:
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
     of measures are corrected for their number (Holm). ``detectable``: see ``detectable_correlation``.
     """
-    found: dict[tuple[str, str], Contrast] = {}
+    correlations: dict[tuple[str, str], Contrast] = {}
     samples = []
     for factor, predicted in _PREDICTED.items():
         for method in distinct(state for state in states if state != UNEDITED):
-            table, drawn = states[method].align(states[UNEDITED], join="inner", axis=0)
-            lost = drawn["recall"] - table["recall"]
-            more = table["new_hard"] - drawn["new_hard"]
-            measure = lost if factor == "AFF_hard" else more
-            found[f"{factor[:3]} and {predicted}", method] = rank_correlation(
-                table[factor], measure
-            )
-            samples.append((table[factor] + measure).dropna())
-    index = pd.MultiIndex.from_tuples(found, names=["measures", "method"])
-    p_values = pd.Series([contrast.p_value for contrast in found.values()], index)
+            edited, unedited = states[method].align(states[UNEDITED], join="inner", axis=0)
+            if factor == "AFF_hard":
+                in_text = unedited["recall"] - edited["recall"]
+            else:
+                in_text = edited["new_hard"] - unedited["new_hard"]
+            measures = f"{METRICS[factor].symbol} and {predicted}"
+            correlations[measures, method] = rank_correlation(edited[factor], in_text)
+            samples.append((edited[factor] + in_text).dropna())
+    index = pd.MultiIndex.from_tuples(correlations, names=["measures", "method"])
+    p_values = pd.Series([contrast.p_value for contrast in correlations.values()], index)
     corrected = p_values.groupby(level="measures", sort=False).transform(holm)
     rows = [
         (
-            *place,
+            *measures_and_method,
             with_interval(contrast.difference),
             contrast.difference.n,
             _number_text(detectable_correlation(contrast)),
         )
-        for place, contrast in found.items()
+        for measures_and_method, contrast in correlations.items()
     ]
     columns = ["measures", "method", "rank correlation", "n", "detectable"]
     texts = [_p_text(p) for p in corrected]
@@ -326,11 +361,11 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     return Contrast(Estimate(rho, low, high, n), p_value, relations=relations)
 
 
-def detectable_correlation(found: Contrast) -> float:
+def detectable_correlation(contrast: Contrast) -> float:
     """Smallest |ρ| that a test with this interval finds with a power of 80 %; NaN where there is no test."""
-    if not found.p_value >= 0:
+    if not contrast.p_value >= 0:
         return float("nan")
-    ends = np.arctanh([found.difference.low, found.difference.high])
+    ends = np.arctanh([contrast.difference.low, contrast.difference.high])
     error = float(np.ptp(ends)) / 2 / stats.norm.isf(LEVEL / 2)
     return float(np.tanh(POWER * error))
 

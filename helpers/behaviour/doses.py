@@ -38,6 +38,7 @@ from helpers.results.style import PALETTE, marked, with_caption
 from helpers.scoring.answers import Question, resolve_owners, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
+_LOCALITY = "locality: "  # how the name of a variant's stored table of shifts begins
 SERIES = ["method", "field", "measure"]
 DAMAGE = {"LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF", "kl_alone": "KL", "top5_alone": "top 5"}
 DAMAGE |= {"kl_stated": "KL, stated", "top5_stated": "top 5, stated"}
@@ -47,14 +48,14 @@ _WORDS = SYMBOLS | {"norm_constraint": "norm bound", "kl_factor": "KL factor"}
 def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
     """Per record, locality prompt and way of asking: kl and top5 after its own edit (0 and 1 if given up)."""
 
-    def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-        asked, rows = [], []
+    def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+        prompts, owners, rows = [], [], []
         for owner, record in enumerate(records):
-            before = f"{record.edit_prompt} {record.target_new}. "
+            statement = f"{record.edit_prompt} {record.target_new}. "
             for index, (prompt, _) in enumerate(record.locality):
-                asked += [(prompt, owner), (before + prompt, owner)]
-                rows += [(record.case_id, index, how) for how in ("alone", "stated")]
-        prompts, owners = [prompt for prompt, _ in asked], [owner for _, owner in asked]
+                prompts += [prompt, statement + prompt]
+                owners += [owner, owner]
+                rows += [(record.case_id, index, way) for way in ("alone", "stated")]
         updates = editor.edit(list(map(edit_request, records)))
         edited = next_token_scores(lm, prompts, updates, owners)
         unedited = next_token_scores(lm, prompts, [], [-1] * len(owners))
@@ -62,8 +63,8 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
         return {"scores": table.join(distribution_shifts(unedited, edited))}
 
     lm = run.lm
-    how = {"mode": "locality", "locality": VERSION, **editor.settings()}
-    return run.completed(run.open(how), made)
+    settings = {"mode": "locality", "locality": VERSION, **editor.settings()}
+    return run.completed(run.open(settings), make)
 
 
 def distribution_shifts(before: Tensor, after: Tensor) -> pd.DataFrame:
@@ -82,37 +83,39 @@ def next_token_scores(
     """Log-probabilities after each prompt [prompts, vocabulary], fp32, on the CPU; see ``score_answers``."""
     owners = resolve_owners(len(prompts), updates, owners)
     moved = [update.to(lm.device) for update in updates]
-    asked = tokenised(lm, [Question(prompt, ()) for prompt in prompts])
-    scores = torch.empty(len(asked), lm.network.config.vocab_size)
+    token_ids = [ids for ids, _ in tokenised(lm, [Question(prompt, ()) for prompt in prompts])]
+    scores = torch.empty(len(prompts), lm.network.config.vocab_size)
 
     def run(batch: Sequence[int]) -> None:
-        texts = padded(lm, [asked[i][0] for i in batch])
+        texts = padded(lm, [token_ids[i] for i in batch])
         with overlay(lm, moved, [owners[i] for i in batch]):
             hidden = hidden_states(lm, texts.ids, texts.positions, texts.visible)
         every = torch.arange(len(batch), device=hidden.device)
-        found = vocabulary_scores(lm, texts.last(hidden), every, every, every)
-        scores[list(batch)] = found[1].to(scores)
+        _, distributions = vocabulary_scores(lm, texts.last(hidden), every, every, every)
+        scores[list(batch)] = distributions.to(scores)
 
-    for batch in token_batches([len(ids) for ids, _ in asked], 4096):
+    for batch in token_batches([len(ids) for ids in token_ids], 4096):
         run_halving(batch, run)
     return scores
 
 
 def doses_of(run: Run) -> pd.Series:
     """``DAMAGE`` by method, field, dose, case_id, relation and measure."""
-    found, parts = {}, {}
+    measures = {}
     for name in run.tables:
-        kind, _, variant = name.partition(": ")
-        if kind == "locality" and variant in run.tables:
-            shifts = run.tables[name]
-            wide = shifts.pivot_table(["kl", "top5"], "case_id", "asked")
-            wide.columns = wide.columns.map("_".join)
-            metrics = metrics_table(scores_of(run, only=[variant])[variant])
-            found[Variant.parse(variant)] = metrics.join(wide)
-    for each in (v for v in found if v.times and v.value and Variant(v.method) in found):
-        parts[each.method, each.field, each.value] = found[each]
-        parts[each.method, each.field, 1.0] = found[Variant(each.method)]
-    doses = pd.concat(parts, names=["method", "field", "dose"])
+        variant_name = name.removeprefix(_LOCALITY)
+        if name.startswith(_LOCALITY) and variant_name in run.tables:
+            shifts = run.tables[name].pivot_table(["kl", "top5"], "case_id", "asked")
+            shifts.columns = shifts.columns.map("_".join)
+            metrics = metrics_table(scores_of(run, only=[variant_name])[variant_name])
+            measures[Variant.parse(variant_name)] = metrics.join(shifts)
+    by_dose = {}
+    for variant, table in measures.items():
+        preset = Variant(variant.method)
+        if variant.times and variant.value and preset in measures:
+            by_dose[variant.method, variant.field, variant.value] = table
+            by_dose[variant.method, variant.field, 1.0] = measures[preset]
+    doses = pd.concat(by_dose, names=["method", "field", "dose"])
     return doses[[*DAMAGE]].rename_axis(columns="measure").stack()  # type: ignore[return-value]
 
 
@@ -148,11 +151,14 @@ def dose_slopes(run: Run) -> Figure:
     slopes = dose_table(doses_of(run))
     series = list(dict.fromkeys(key[:2] for key in slopes.index))
     rows = np.arange(len(series))[::-1]
-    drawn, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True)
+    picture, panels = plt.subplots(
+        1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True
+    )
     for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
         unit = "nats" if "KL" in title else "points"
-        found = slopes.xs(measure, level="measure").loc[series] * (1 if unit == "nats" else 100)
-        marked(axes, rows, pd.DataFrame(found), fmt="o", color=PALETTE[0], **ACROSS)
+        scale = 1 if unit == "nats" else 100
+        of_measure = slopes.xs(measure, level="measure").loc[series] * scale
+        marked(axes, rows, pd.DataFrame(of_measure), fmt="o", color=PALETTE[0], **ACROSS)
         axes.axvline(0, color="0.4", linewidth=0.9)
         axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
     panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
@@ -162,7 +168,7 @@ def dose_slopes(run: Run) -> Figure:
     if not changed.any():
         finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
     note = "change for twice the value, t intervals; title: paired tests by relation"
-    return with_caption(drawn, finding, f"{caption_of(run)}\n{note}")
+    return with_caption(picture, finding, f"{caption_of(run)}\n{note}")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
@@ -170,4 +176,4 @@ def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         settings = {"locality": VERSION, **editor.settings()}
-        yield Part(f"locality: {name}", settings, make, cases=run.cases.by_id)
+        yield Part(_LOCALITY + name, settings, make, cases=run.cases.by_id)

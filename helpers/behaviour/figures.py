@@ -24,18 +24,20 @@ def scorer_panels(run: Run) -> Figure:
     rows = np.arange(len(states))[::-1]
     shown = ("ES", "tokens", "free, greedy")
     size = (9.2, 0.36 * len(states) + 2.4)
-    drawn, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
+    picture, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
     for line, scorers in zip(lines, (ASKED, GENERATED), strict=True):
-        known = {s: t for s, t in scorers.items() if any(s in table for table in states.values())}
-        for axes, (scorer, title) in zip(line, known.items(), strict=False):
+        with_results = {
+            s: t for s, t in scorers.items() if any(s in table for table in states.values())
+        }
+        for axes, (scorer, title) in zip(line, with_results.items(), strict=False):
             tables = [table for table in states.values() if scorer in table]
-            found = rows_of(interval(table[scorer], kind_of_scorer(scorer)) for table in tables)
+            estimates = rows_of(interval(table[scorer], kind_of_scorer(scorer)) for table in tables)
             colour = PALETTE[0] if scorer in shown else PALETTE[7]
-            marked(axes, rows, found, fmt="o", color=colour, clip_on=False, **ACROSS)
+            marked(axes, rows, estimates, fmt="o", color=colour, clip_on=False, **ACROSS)
             axes.set_title(title, fontsize=7)
             axes.tick_params(labelbottom=True)
             axes.grid(axis="y", visible=False)
-        for axes in line[len(known) :]:
+        for axes in line[len(with_results) :]:
             axes.axis("off")
     lines[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
     lines[0, 0].set_yticks(rows, [*states])
@@ -47,5 +49,5 @@ def scorer_panels(run: Run) -> Figure:
     but = " except KN" if "KN" in states else ""
     note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
     return with_caption(
-        drawn, finding, "\n".join([caption_of(run), *method_notes(run, ["mend"]), note])
+        picture, finding, "\n".join([caption_of(run), *method_notes(run, ["mend"]), note])
     )

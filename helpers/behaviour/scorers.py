@@ -51,25 +51,31 @@ SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
 SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
 
 
+def named_table(state: str) -> str:
+    """Name of the stored table of the known answers that a state's responses name."""
+    return f"named by {state}"
+
+
 def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
     """``questions`` about the edited fact and those of choice and yes or no, with the key of each answer.
 
     ``list`` is whose letter an answer is, or the answer itself; ``prompt_index`` counts the orders.
     """
-    asked, table = questions(replace(record, locality=()))
+    all_questions, table = questions(replace(record, locality=()))
     options = {name: record.lists[name][0] for name in CHOICE}
     more: list[tuple[str, int, tuple[str, ...]]] = []
     for turn in range(len(CHOICE)):
         order = CHOICE[turn:] + CHOICE[:turn]
         prompt = _worded("choice", record, *(options[name] for name in order))
-        asked.append(Question(prompt, ("A", "B", "C")))
+        all_questions.append(Question(prompt, ("A", "B", "C")))
         more.append(("choice", turn, order))
     for role in ("yes", "negated"):
-        asked.append(Question(_worded(role, record, record.target_new), ("Yes", "No")))
+        prompt = _worded(role, record, record.target_new)
+        all_questions.append(Question(prompt, ("Yes", "No")))
         more.append((role, 0, ("yes", "no")))
     keys = [(record.case_id, role, index, name, 0) for role, index, names in more for name in names]
     added = pd.DataFrame(keys, columns=KEYS)
-    return asked, pd.concat([table, added], ignore_index=True)
+    return all_questions, pd.concat([table, added], ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Scorers:
         }
 
     def again(self) -> Scorers:
-        """The same with other random numbers: how much two draws of one model differ."""
+        """These scorers with other random numbers: how much two draws of one model differ."""
         other = replace(self.sampling, seed=self.sampling.seed + 1)
         return replace(self, sampling=other)
 
@@ -132,17 +138,16 @@ class Scorers:
         run = self.run
         requests = [edit_request(record) for record in records]
         updates = editor.edit(requests) if editor else None
-        how: dict[str, Any] = {"ask": scorer_questions, "columns": ("tokens", "sum", "top")}
-        scores = score_records(run.lm, records, updates, **how)
+        columns = ("tokens", "sum", "top")
+        scores = score_records(run.lm, records, updates, ask=scorer_questions, columns=columns)
         texts = pd.DataFrame(
             self._texts(records, updates), columns=["case_id", "form", "sample", "text"]
         )
         by_id = {record.case_id: record for record in records}
-        rows = [
-            (case, form, sample, *place)
-            for case, form, sample, text in texts.itertuples(index=False, name=None)
-            for place in named_answers(text, by_id[case]) or [NOTHING]
-        ]
+        rows = []
+        for case_id, form, sample, text in texts.itertuples(index=False, name=None):
+            for list_name, answer_index in named_answers(text, by_id[case_id]) or [NOTHING]:
+                rows.append((case_id, form, sample, list_name, answer_index))
         named = pd.DataFrame(rows, columns=NAMED)
         tables = {"texts": texts, "named": named, "scores": scores}
         if updates is not None:
@@ -157,19 +162,28 @@ class Scorers:
         lm = self.run.lm
         chat = uses_chat(lm, Sampling())
         forms = FORMS if chat else FORMS[:-1]
-        asked = [(i, form) for i in range(len(records)) for form in forms]
-        prompts = [_worded(form, records[i]) for i, form in asked]
-        if chat:
-            last = len(forms)
-            prompts[last - 1 :: last] = [chat_prompt(lm, p) for p in prompts[last - 1 :: last]]
-        owners = None if updates is None else [i for i, _ in asked]
-        how: dict[str, Any] = {"n": 1 + self.samples, "greedy": True, "sampling": self.sampling}
-        drawn = sample_responses(lm, prompts, updates, owners, **how)
-        return [
-            (records[i].case_id, form, sample, text)
-            for (i, form), texts in zip(asked, drawn, strict=True)
-            for sample, text in enumerate(texts)
-        ]
+        prompts, record_indices, prompt_forms = [], [], []
+        for index, record in enumerate(records):
+            for form in forms:
+                prompt = _worded(form, record)
+                prompts.append(chat_prompt(lm, prompt) if form == "chat" else prompt)
+                record_indices.append(index)
+                prompt_forms.append(form)
+        owners = None if updates is None else record_indices
+        responses = sample_responses(
+            lm,
+            prompts,
+            updates,
+            owners,
+            n=1 + self.samples,
+            greedy=True,
+            sampling=self.sampling,
+        )
+        rows = []
+        for index, form, texts in zip(record_indices, prompt_forms, responses, strict=True):
+            for sample, text in enumerate(texts):
+                rows.append((records[index].case_id, form, sample, text))
+        return rows
 
 
 def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
@@ -179,21 +193,21 @@ def named_answers(text: str, record: PeakRecord) -> list[tuple[str, int]]:
     longer one counts. An answer that is in several lists counts in the first of: target, correct,
     hard false, random false. One that is part of the subject's own name ("Cusco Region") never counts.
     """
-    known: dict[str, tuple[str, tuple[str, int]]] = {}  # the answer as written, its list and index
+    by_folded: dict[str, tuple[str, tuple[str, int]]] = {}  # as written, its list and index
     for name, answers in record.lists.items():
         for index, answer in enumerate(answers):
-            known.setdefault(fold(answer), (answer, (name, index)))
+            by_folded.setdefault(fold(answer), (answer, (name, index)))
     bare = unaccented(text)
-    hits = [
-        (start, -len(folded), place)
-        for folded, (answer, place) in known.items()
-        if not mentions(record.subject, [answer])
-        for start in starts(bare, answer)
-    ]
-    named, end = [], 0
-    for start, negative_length, place in sorted(hits):  # at each place the longest
+    hits = []
+    for folded, (answer, list_and_index) in by_folded.items():
+        if not mentions(record.subject, [answer]):
+            for start in starts(bare, answer):
+                hits.append((start, -len(folded), list_and_index))
+    named: list[tuple[str, int]] = []
+    end = 0
+    for start, negative_length, list_and_index in sorted(hits):  # the longest first at each start
         if start >= end:
-            named.append(place)
+            named.append(list_and_index)
             end = start - negative_length
     return list(dict.fromkeys(named))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -44,13 +44,29 @@ def studies(params: Mapping[str, Any]) -> list[Variant]:
     return list(dict.fromkeys(variants))
 
 
+class SequenceTable(NamedTuple):
+    """The table of a sequence's scores: ``rome+app after 10``."""
+
+    method: str
+    edits: int  # made before the records were scored
+
+    @classmethod
+    def parse(cls, name: str) -> SequenceTable | None:
+        """What the table of this name is of; None if it is of no sequence."""
+        method, separator, edits = name.partition(" after ")
+        return cls(method, int(edits)) if separator else None
+
+    def __str__(self) -> str:
+        return f"{self.method} after {self.edits}"
+
+
 @dataclass(frozen=True)
 class Studies:
     """What is finished of one model's ablations on one data set."""
 
     run: Run
     scores: dict[str, pd.DataFrame]  # by variant
-    sequences: dict[tuple[str, int], pd.DataFrame]  # by method and number of edits
+    sequences: dict[SequenceTable, pd.DataFrame]
 
     def described(self, *tables: pd.DataFrame) -> str:
         """The caption with the number of records (case_id) that are behind these tables."""
@@ -62,30 +78,42 @@ class Studies:
 def studies_of(run: Run) -> Studies:
     """A published run of ablations, study by study."""
     variants = variants_of(run)
-    places = {name: name.split(" after ") for name in run.tables if " after " in name}
-    scores = scores_of(run, only=[*variants, *places])
+    sequences = sequences_of(run)
+    scores = scores_of(run, only=[*variants, *map(str, sequences)])
     return Studies(
         run=run,
         scores={name: scores[name] for name in variants},
-        sequences={(m, int(edits)): scores[name] for name, (m, edits) in places.items()},
+        sequences={sequence: scores[str(sequence)] for sequence in sequences},
     )
 
 
 def variants_of(run: Run) -> list[str]:
-    """Variants with independent edits, in the order they were published."""
+    """Names of variants with independent edits, in the order they were published: those without a blank."""
     return [name for name in run.tables if " " not in name]
 
 
-def editors_with(run: Run, field: str) -> list[str]:
-    """Editors with APP and a variant in this ``field`` of it, or with ``field=value``."""
-    names = variants_of(run)
-    editors = (name.partition("+")[0] for name in names if f"@{field}" in name)
-    return [editor for editor in dict.fromkeys(editors) if f"{editor}+app" in names]
+def sequences_of(run: Run) -> list[SequenceTable]:
+    """A run's tables of sequences, in the order they were published."""
+    parsed = map(SequenceTable.parse, run.tables)
+    return [sequence for sequence in parsed if sequence is not None]
+
+
+def editors_with(run: Run, field: str, *, factor: float | None = None) -> list[str]:
+    """Editors with APP and a variant in this ``field``; if ``factor``, one that multiplies it by that."""
+    variants = [Variant.parse(name) for name in variants_of(run)]
+    editors = []
+    for variant in variants:
+        has_factor = factor is None or (variant.times and variant.value == factor)
+        if variant.field == field and has_factor:
+            editors.append(variant.editor)
+    return [e for e in dict.fromkeys(editors) if Variant(f"{e}+app") in variants]
 
 
 def fairer_editors(run: Run) -> list[str]:
-    """Editors that were given all answers as targets."""
-    return list(dict.fromkeys(n.partition("+")[0] for n in variants_of(run) if "+all" in n))
+    """Editors that were given all answers as targets, in either weighting."""
+    variants = [Variant.parse(name) for name in variants_of(run)]
+    editors = [v.editor for v in variants if v.method.endswith(("+all", "+all-sum"))]
+    return list(dict.fromkeys(editors))
 
 
 def variant_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[Variant, pd.DataFrame]:
@@ -95,14 +123,19 @@ def variant_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[Variant, pd.Data
 
 def finished(metrics: ByVariant, variants: Iterable[Variant]) -> dict[Variant, pd.DataFrame]:
     """Those of the variants that are at hand, in the order given, on the records with AFF in all."""
-    known = (variant for variant in variants if variant in metrics)
-    chosen = {v: metrics[v][metrics[v]["AFF_hard"].notna()] for v in known}
-    common = set.intersection(*(set(table.index) for table in chosen.values())) if chosen else set()
-    return {v: table.loc[[row in common for row in table.index]] for v, table in chosen.items()}
+    measurable = {}
+    for variant in variants:
+        if variant in metrics:
+            table = metrics[variant]
+            measurable[variant] = table[table["AFF_hard"].notna()]
+    if not measurable:
+        return {}
+    common = set.intersection(*(set(table.index) for table in measurable.values()))
+    return {v: table.loc[[row in common for row in table.index]] for v, table in measurable.items()}
 
 
 def by_label(metrics: ByVariant) -> dict[str, pd.DataFrame]:
-    """The same under the labels tables and figures show."""
+    """Metrics by variant under the labels that tables and figures show."""
     return {variant.label: table for variant, table in metrics.items()}
 
 
@@ -133,7 +166,7 @@ def coefficients_table(run: Run, *, paper_model: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
 
 
-def sequence_metrics(stored: Studies) -> dict[tuple[str, int], pd.DataFrame]:
-    """Metrics of all edited records after n edits, by method and n."""
-    ordered = sorted(stored.sequences, key=lambda place: place[1])
-    return {place: metrics_table(stored.sequences[place]) for place in ordered}
+def sequence_metrics(stored: Studies) -> dict[SequenceTable, pd.DataFrame]:
+    """Metrics of all edited records after n edits, shorter sequences first."""
+    ordered = sorted(stored.sequences, key=lambda sequence: sequence.edits)
+    return {sequence: metrics_table(stored.sequences[sequence]) for sequence in ordered}

@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.peak.findings import (
+    APP_COSTS,
+    APP_REDUCES,
     VERDICTS,
     Runs,
     findings_of_runs,
@@ -21,6 +23,7 @@ from helpers.peak.findings import (
 )
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
+    METRICS,
     AnswerFilter,
     additivity,
     metric_interval,
@@ -53,14 +56,8 @@ LISTS = {
     "hard": "hard false $O_h$",
     "random": "random false $O_r$",
 }
-NAMES = {"AFF_hard": "AFF, hard", "ANF_hard": "ANF, hard"}
-_PAPER_ROWS = {
-    "ES": "ES ↑",
-    "GS": "GS ↑",
-    "LS_authors": "LS ↑",  # the paper prints what its authors' code computes
-    "AFF_hard": "AFF ↓",
-    "ANF_hard": "ANF ↓",
-}
+# The paper prints the LS that its authors' code computes.
+_PAPER_ROWS = ("ES", "GS", "LS_authors", "AFF_hard", "ANF_hard")
 _VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
@@ -84,16 +81,18 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     ``answers`` is as ``edit_prompt_probabilities`` gives it; the title is the fact and the edit.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]
-    drawn = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
-    axes = drawn.subplots()
+    picture = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
+    axes = picture.subplots()
     rows = np.arange(len(answers))[::-1]
     for state, marker, color in zip(states, "o^sDv", PALETTE, strict=False):
         look: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": "black"}
         look |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
         axes.scatter(answers[state], rows, **look)
     starts = answers["list"] != answers["list"].shift()
-    for _, part in answers.assign(row=rows).groupby(starts.cumsum()):
-        kind, top, bottom = part["list"].iloc[0], part["row"].max() + 0.5, part["row"].min() - 0.5
+    for _, group in answers.assign(row=rows).groupby(starts.cumsum()):
+        kind = group["list"].iloc[0]
+        top = group["row"].max() + 0.5
+        bottom = group["row"].min() - 0.5
         shade = "0.93" if kind in ("correct", "random") else "1.0"
         axes.axhspan(bottom, top, color=shade, zorder=0)
         label = {"target": "appended", **LISTS}[kind]
@@ -104,10 +103,10 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     axes.set_ylim(-0.7, len(answers) - 0.3)
     axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
-    known = answers[answers["list"] == "correct"]
-    lost = {s: (known[s] < known[states[0]] / 10).sum() for s in states[1:]}
-    counted = ", ".join(f"{n} of {len(known)} ({state})" for state, n in lost.items())
-    return with_caption(drawn, f"Correct answers that lose nine tenths or more: {counted}", title)
+    correct_rows = answers[answers["list"] == "correct"]
+    lost = {s: (correct_rows[s] < correct_rows[states[0]] / 10).sum() for s in states[1:]}
+    counted = ", ".join(f"{n} of {len(correct_rows)} ({state})" for state, n in lost.items())
+    return with_caption(picture, f"Correct answers that lose nine tenths or more: {counted}", title)
 
 
 @figure("03_lists", of="peak")
@@ -117,7 +116,7 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     tables = {name: probabilities_table(t, answer_filter) for name, t in scores.items()}
     contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
     ahead = sum(is_positive(contrast) for contrast in contrasts)
-    drawn, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
+    picture, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
     list_marks(axes, tables)
     after = f"After {ahead} of {len(tables)} methods"
     finding = f"{after} the correct answers are still more probable than the hard false ones"
@@ -126,7 +125,7 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     tested = "title: paired tests, p < 0.05, not corrected"
     notes = "; ".join([tested, *method_notes(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
-    return with_caption(drawn, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
+    return with_caption(picture, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
 
 
 @_together("03_paper")
@@ -141,7 +140,7 @@ def paper_against_ours(
         name: {method: metrics[method] for method in both if method in metrics}
         for name, metrics in every.items()
     }
-    drawn, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
+    picture, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
     for dataset, line in zip(DATASETS, panels, strict=True):
         here = {name: metrics for name, metrics in ours.items() if dataset in name}
         printed = pd.concat(paper_setting("", dataset).values())
@@ -155,18 +154,19 @@ def paper_against_ours(
             if dataset == DATASETS[0]:  # three lines above are for the legend, wider than a panel
                 axes.set_title(f"\n\n\n{editor}")
         line[0].set_ylabel(dataset.upper())
-    panels[0, 0].set_yticks(range(len(_PAPER_ROWS), 0, -1), list(_PAPER_ROWS.values()))
+    titles = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
+    panels[0, 0].set_yticks(range(len(titles), 0, -1), titles)
     shown = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)  # plain above with APP
     marks = sorted(shown, key=lambda mark: ("paper" not in mark[1], mark[1]))
     above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13)}
     above |= {"ncols": len(marks) // 2, "columnspacing": 1}
     panels[0, 2].legend(*zip(*marks, strict=True), **above).set_in_layout(False)
-    held: dict[str, list[bool]] = {"APP reduces perturbation": [], "APP costs edits": []}
+    holds: dict[str, list[bool]] = {APP_REDUCES: [], APP_COSTS: []}
     for evidence in findings_of_runs(every).values():
         for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
-            if item.finding in held and not item.contrast.too_few_relations:
-                held[item.finding].append(verdict == "holds")
-    damage, costs = held.values()
+            if item.finding in holds and not item.contrast.too_few_relations:
+                holds[item.finding].append(verdict == "holds")
+    damage, costs = holds[APP_REDUCES], holds[APP_COSTS]
     damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
     finding = f"APP lowers {damaged}, success (ES or GS) in {sum(costs)} of {len(costs)}"
     words = "Title: paired tests by relation after Holm's correction, FT-M included"
@@ -174,7 +174,7 @@ def paper_against_ours(
     words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
     words += _ending(runs, answer_filter)
     return with_caption(
-        drawn, finding, f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {words}"
+        picture, finding, f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {words}"
     )
 
 
@@ -203,15 +203,15 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
     ours = metrics_of_runs(ordered, answer_filter=answer_filter)
     counted = verdict_counts(ours)
     whole = counted.groupby("finding", sort=False).sum(numeric_only=True)
-    held = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
+    holding = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
     tested_runs = counted.index.unique("run")
-    size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(held) + 1.2)
-    drawn, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
+    size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(holding) + 1.2)
+    picture, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
     bars: dict[str, Any] = {"stacked": True, "width": 0.75, "legend": False}
     for axes, run in zip(panels[0], tested_runs, strict=True):
         model, dataset = run.split(", ")
         of_run = counted[counted.index.get_level_values("run") == run]
-        cells = of_run.droplevel("run").reindex(held.index)
+        cells = of_run.droplevel("run").reindex(holding.index)
         tests = cells.sum(axis=1)
         cells.div(tests, axis=0).plot.barh(ax=axes, color=_VERDICT_COLOURS, **bars)
         for row, (holds, n) in enumerate(zip(cells["holds"], tests, strict=True)):
@@ -219,13 +219,15 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
         axes.set(title=f"{model}\n{dataset.upper()}", xlim=(0, 1.5), xticks=[], ylabel="")
         axes.grid(visible=False)
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
-    last, tests = held.index[0], whole.loc[held.index[0]]
+    last, tests = holding.index[0], whole.loc[holding.index[0]]
     parts = f"“{last}” holds least ({tests['holds']:.0f} of {tests.sum():.0f} tests)"
-    finding = f"All tests hold for {(held == 1).sum()} of the paper's {len(held)} findings; {parts}"
+    finding = (
+        f"All tests hold for {(holding == 1).sum()} of the paper's {len(holding)} findings; {parts}"
+    )
     words = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
     shown = {key: metrics for key, metrics in ours.items() if ", ".join(key) in tested_runs}
     return with_caption(
-        drawn, finding, f"{words}; {_counts_of_records(shown)}{_ending(runs, answer_filter)}"
+        picture, finding, f"{words}; {_counts_of_records(shown)}{_ending(runs, answer_filter)}"
     )
 
 
@@ -259,19 +261,19 @@ def worked() -> dict[str, float]:
 @figure("03_reading", alone=True)
 def pictures() -> Figure:
     """Success, forgetting and noise of one edit, a panel each."""
-    found = worked()
+    factors = worked()
     weakest = min(after for _, after in CORRECT.values()), "weakest correct\nanswer after"
     strongest = max(after for _, after in FALSE.values()), "strongest false\nanswer after"
-    drawn, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
+    picture, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
     title = "ES = 1: the new answer\nhas joined the list"
     _moved(success, title, {**NEW, **CORRECT}, *weakest)
-    title = f"AFF = {found['AFF']:.2f}: correct answers\nfall, most below a false one"
+    title = f"AFF = {factors['AFF']:.2f}: correct answers\nfall, most below a false one"
     _moved(forgetting, title, CORRECT, *strongest)
-    title = f"ANF = {found['ANF']:.2f}: a false answer\nrises above a correct one"
+    title = f"ANF = {factors['ANF']:.2f}: a false answer\nrises above a correct one"
     _moved(noise, title, FALSE, *weakest)
     finding = "An edit can succeed while correct answers fall and false ones rise"
     return with_caption(
-        drawn, finding, "Made-up probabilities, log scale: ○ before the edit, ● after"
+        picture, finding, "Made-up probabilities, log scale: ○ before the edit, ● after"
     )
 
 
@@ -295,9 +297,9 @@ def is_positive(contrast: Contrast) -> bool:
     return contrast.p_value < LEVEL and contrast.difference.mean > 0
 
 
-def rows_of(found: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
+def rows_of(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
     """Estimates as ``marked`` takes them, in percent."""
-    values = [(scale * e.mean, scale * e.low, scale * e.high) for e in found]
+    values = [(scale * e.mean, scale * e.low, scale * e.high) for e in estimates]
     return pd.DataFrame(values, columns=["mean", "low", "high"])
 
 

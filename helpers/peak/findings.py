@@ -26,6 +26,12 @@ WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
 FACTORS = ("AFF_hard", "ANF_hard")
 EDITS = ("ES", "GS")
 VERDICTS = ("holds", INCONCLUSIVE, "reversed")
+PLAIN_EDITORS = "plain editors"  # in a table: the mean over the paper's editors without APP
+EVERY_OBJECTIVE = "every objective helps"
+LESS_PROTECTION = "all answers as targets protect less than APP"
+TARGETS_COST = "all answers as targets cost edits (not in the paper)"
+APP_REDUCES = "APP reduces perturbation"
+APP_COSTS = "APP costs edits"
 
 
 def metrics_of_runs(
@@ -53,18 +59,18 @@ def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[E
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
         sets = _common(temporal, counterfactual)
         for metric in (*FACTORS, *EDITS) if _plain_editors(sets[0]) else ():
-            measure = f"{metric} PEAK-CF - PEAK-T, plain editors".replace("_", " ")
-            t, cf = (_mean_over_editors(metrics, metric) for metrics in sets)
-            evidence.append(Evidence(finding, measure, unpaired_means(t, cf), (cf, t)))
+            on_temporal, on_counterfactual = (_mean_over_editors(each, metric) for each in sets)
+            item = Evidence(
+                finding,
+                unpaired_means(on_temporal, on_counterfactual),
+                metric=metric,
+                higher="PEAK-CF",
+                lower="PEAK-T",
+                methods=PLAIN_EDITORS,
+                samples=(on_counterfactual, on_temporal),
+            )
+            evidence.append(item)
     return evidence
-
-
-def paired_evidence(
-    finding: str, measure: str, metric: str, first: pd.Series, second: pd.Series
-) -> Evidence:
-    """Second minus first of one metric, as ``metric_contrast`` tests it."""
-    contrast = metric_contrast(metric, first, second)
-    return Evidence(finding, measure.replace("_", " "), contrast, (second - first,))
 
 
 def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
@@ -73,7 +79,7 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
     for editor in editors:
         _, whole, first, *others = objectives(editor)
         for short in (first, *others):
-            evidence += _differences("every objective helps", metrics, whole, short)
+            evidence += _differences(EVERY_OBJECTIVE, metrics, whole, short)
         for short in others:
             evidence += _differences("L1 matters most", metrics, short, first)
     return evidence
@@ -85,10 +91,8 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
     for editor in editors:
         plain, *plus, whole = fairer(editor)
         for variant in plus:
-            finding = "all answers as targets protect less than APP"
-            evidence += _differences(finding, metrics, whole, variant)
-            finding = "all answers as targets cost edits (not in the paper)"
-            evidence += _differences(finding, metrics, variant, plain, ("ES",))
+            evidence += _differences(LESS_PROTECTION, metrics, whole, variant)
+            evidence += _differences(TARGETS_COST, metrics, variant, plain, ("ES",))
     return evidence
 
 
@@ -109,8 +113,8 @@ def app_findings(
     evidence: list[Evidence] = []
     editors = distinct(editors) if alone else editors
     for plain, whole in ((Variant(editor), Variant(f"{editor}+app")) for editor in editors):
-        evidence += _differences("APP reduces perturbation", metrics, whole, plain)
-        evidence += _differences("APP costs edits", metrics, whole, plain, EDITS)
+        evidence += _differences(APP_REDUCES, metrics, whole, plain)
+        evidence += _differences(APP_COSTS, metrics, whole, plain, EDITS)
     return evidence
 
 
@@ -140,39 +144,64 @@ def verdict_counts(runs: Runs) -> pd.DataFrame:
 
 
 def _evidence_of_editors(metrics: Metrics) -> Iterator[Evidence]:
-    for name in ("AFF", "ANF") if _plain_editors(metrics) else ():
-        hard, random = (
-            _mean_over_editors(metrics, f"{name}_{kind}") for kind in ("hard", "random")
+    for symbol in ("AFF", "ANF") if _plain_editors(metrics) else ():
+        hard = _mean_over_editors(metrics, f"{symbol}_hard")
+        random = _mean_over_editors(metrics, f"{symbol}_random")
+        yield Evidence(
+            "hard answers suffer more than random ones",
+            metric_contrast(symbol, random, hard),  # means over editors: numbers
+            higher=f"{symbol} hard",
+            lower=f"{symbol} random",
+            methods=PLAIN_EDITORS,
+            samples=(hard - random,),
         )
-        measure = f"{name} hard - {name} random, plain editors"
-        yield paired_evidence(
-            "hard answers suffer more than random ones", measure, name, random, hard
-        )
-    finding = "edits succeed, their lists do not survive"
     for method in ("ROME", "MEMIT"):
         for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
             values = metrics[method][metric]
-            measure = f"{metric} - {100 * level:.0f}, {method}".replace("_", " ")
             yield Evidence(
-                finding, measure, above(values, level, kind_of_metric(metric)), (values,)
+                "edits succeed, their lists do not survive",
+                above(values, level, kind_of_metric(metric)),
+                metric=metric,
+                lower=f"{100 * level:.0f}",
+                methods=method,
+                samples=(values,),
             )
-    weaker = {"MEND": "MEND perturbs little, at the price of locality", "KN": "KN edits weakly"}
-    for method, finding in weaker.items():
-        for metric in ("AFF_hard", "LS") if method == "MEND" else ("ES",):
-            if {method, "ROME"} <= set(metrics):
-                both = metrics[method][metric], metrics["ROME"][metric]
-                yield paired_evidence(finding, f"{metric} ROME - {method}", metric, *both)
+    if {"MEND", "ROME"} <= set(metrics):
+        finding = "MEND perturbs little, at the price of locality"
+        for metric in ("AFF_hard", "LS"):
+            yield _between_methods(finding, metrics, metric, higher="ROME", lower="MEND")
+    if {"KN", "ROME"} <= set(metrics):
+        yield _between_methods("KN edits weakly", metrics, "ES", higher="ROME", lower="KN")
 
 
 def _evidence_of_app(metrics: Metrics) -> Iterator[Evidence]:
-    parts = {"APP reduces perturbation": FACTORS, "APP also improves locality": ("LS",)}
-    for method in WITH_APP:
-        careful = f"{method}+APP"
-        for finding, names in {**parts, "APP costs edits": EDITS}.items():
-            lower, higher = (method, careful) if "LS" in names else (careful, method)
-            for metric in names if {method, careful} <= set(metrics) else ():
-                both = metrics[lower][metric], metrics[higher][metric]
-                yield paired_evidence(finding, f"{metric} {higher} - {lower}", metric, *both)
+    for plain in WITH_APP:
+        with_app = f"{plain}+APP"
+        if plain not in metrics or with_app not in metrics:
+            continue
+        for metric in FACTORS:
+            yield _between_methods(APP_REDUCES, metrics, metric, higher=plain, lower=with_app)
+        yield _between_methods(
+            "APP also improves locality", metrics, "LS", higher=with_app, lower=plain
+        )
+        for metric in EDITS:
+            yield _between_methods(APP_COSTS, metrics, metric, higher=plain, lower=with_app)
+
+
+def _between_methods(
+    finding: str, metrics: Metrics, metric: str, *, higher: str, lower: str
+) -> Evidence:
+    """A metric under two methods on the same records, as ``metric_contrast`` tests it."""
+    values_higher = metrics[higher][metric]
+    values_lower = metrics[lower][metric]
+    return Evidence(
+        finding,
+        metric_contrast(metric, values_lower, values_higher),
+        metric=metric,
+        higher=higher,
+        lower=lower,
+        samples=(values_higher - values_lower,),
+    )
 
 
 def _differences(
@@ -182,12 +211,21 @@ def _differences(
     higher: Variant,
     columns: Iterable[str] = FACTORS,
 ) -> Iterator[Evidence]:
+    """Metrics under two variants of one editor on the same records; none where one is not at hand."""
     if lower not in metrics or higher not in metrics:
         return
-    change = f"{method_label(lower.editor)}: {short_name(higher)} - {short_name(lower)}"
-    for column in columns:
-        first, second = metrics[lower][column], metrics[higher][column]
-        yield paired_evidence(finding, f"{column}, {change}", column, first, second)
+    for metric in columns:
+        values_higher = metrics[higher][metric]
+        values_lower = metrics[lower][metric]
+        yield Evidence(
+            finding,
+            metric_contrast(metric, values_lower, values_higher),
+            metric=metric,
+            higher=short_name(higher),
+            lower=short_name(lower),
+            editor=method_label(lower.editor),
+            samples=(values_higher - values_lower,),
+        )
 
 
 def short_name(variant: Variant) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,14 +33,65 @@ Lists = Mapping[str, Scores]  # of a prompt, each of shape (2, n): before and af
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 COLUMNS = [*KEYS, "tokens", "sum_before", "sum_after"]
 SETTINGS = ("hard", "random")
-FACTORS = ("RFF", "RNF", "CPC", "FPC", "AFF", "ANF")
-SHARES = ("ES", "GS", "LS", "LS_authors", "LS_unfiltered")  # of a record's prompts, often few
-METRICS = (*SHARES, *(f"{factor}_{setting}" for setting in SETTINGS for factor in FACTORS))
 MOMENTS = ("before", "after")
-NAMES = ("correct", *SETTINGS, "target")
-PROBABILITIES = tuple(f"{name}_{moment}" for moment in MOMENTS for name in NAMES)
-_FRACTIONS = {m for m in METRICS if m[:3] in ("RFF", "RNF", "AFF", "ANF")}
+LIST_NAMES = ("correct", *SETTINGS, "target")
+PROBABILITIES = tuple(f"{name}_{moment}" for moment in MOMENTS for name in LIST_NAMES)
 _NOTHING = np.empty((2, 0))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The definition of a number that each record has: what tests, marks and figures need of it."""
+
+    name: str  # of its column, such as "AFF_hard"
+    symbol: str  # the paper's, such as "AFF", against whichever false answers
+    kind: Kind  # how its values are distributed, which decides its interval and its tests
+    direction: Literal["higher", "lower"]  # which is better
+    label: str  # in figures, such as "AFF, hard"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether an edit that is better by this metric has the higher value."""
+        return self.direction == "higher"
+
+    @property
+    def titled_symbol(self) -> str:
+        """The symbol with an arrow to what is better: ``ES ↑``, ``AFF ↓``."""
+        return f"{self.symbol} {'↑' if self.higher_is_better else '↓'}"
+
+
+# An additivity factor's kind, and which value is better.
+_FACTORS: dict[str, tuple[Kind, Literal["higher", "lower"]]] = {
+    "RFF": ("fraction", "lower"),
+    "RNF": ("fraction", "lower"),
+    "CPC": ("number", "higher"),
+    "FPC": ("number", "lower"),
+    "AFF": ("fraction", "lower"),
+    "ANF": ("fraction", "lower"),
+}
+FACTORS = tuple(_FACTORS)
+# Shares of a record's prompts, which are often few.
+_SHARES = (
+    Metric("ES", "ES", "share", "higher", "ES"),
+    Metric("GS", "GS", "share", "higher", "GS"),
+    Metric("LS", "LS", "share", "higher", "LS"),
+    Metric("LS_authors", "LS", "share", "higher", "LS, authors"),
+    Metric("LS_unfiltered", "LS", "share", "higher", "LS, unfiltered"),
+)
+SHARES = tuple(metric.name for metric in _SHARES)
+
+
+def _registered() -> dict[str, Metric]:
+    """Every metric by name: the shares, then the factors against hard and against random answers."""
+    metrics = {metric.name: metric for metric in _SHARES}
+    for setting in SETTINGS:
+        for symbol, (kind, direction) in _FACTORS.items():
+            name = f"{symbol}_{setting}"
+            metrics[name] = Metric(name, symbol, kind, direction, f"{symbol}, {setting}")
+    return metrics
+
+
+METRICS = _registered()
 
 
 class Kept(NamedTuple):
@@ -183,9 +234,9 @@ def record_metrics(
         "LS_unfiltered": _locality(record.locality, "locality", held_before=False),
     }
     for setting in SETTINGS:
-        found = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
+        factors = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
         for factor in FACTORS:
-            metrics[f"{factor}_{setting}"] = _mean_or_nan(each[factor] for each in found)
+            metrics[f"{factor}_{setting}"] = _mean_or_nan(each[factor] for each in factors)
     return metrics
 
 
@@ -197,7 +248,7 @@ def record_probabilities(
     return {
         f"{name}_{moment}": _mean_or_nan(np.exp(prompt[name][place]).mean() for prompt in prompts)
         for place, moment in enumerate(MOMENTS)
-        for name in NAMES
+        for name in LIST_NAMES
     }
 
 
@@ -237,7 +288,7 @@ def metrics_table(
     table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
     """``record_metrics`` of a long table: one row per case_id (and ``relation``, if it has that column)."""
-    return _by_record(partial(record_metrics, answer_filter=answer_filter), table, METRICS)
+    return _by_record(partial(record_metrics, answer_filter=answer_filter), table, list(METRICS))
 
 
 def method_metrics(
@@ -255,11 +306,9 @@ def probabilities_table(
     return _by_record(measure, table, PROBABILITIES)
 
 
-def kind_of_metric(metric: str) -> Kind:
-    """How a metric's values are distributed, which decides its interval and its tests."""
-    if metric in SHARES:
-        return "share"
-    return "fraction" if metric in _FRACTIONS else "number"
+def kind_of_metric(name: str) -> Kind:
+    """A registered metric's kind; a number, what is made of several metrics or is another room's."""
+    return METRICS[name].kind if name in METRICS else "number"
 
 
 def metric_interval(metric: str, values: ArrayLike) -> Estimate:
@@ -281,14 +330,14 @@ def _kept_prompts(
     record: RecordScores, answer_filter: AnswerFilter
 ) -> list[dict[str, Scores] | None]:
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
-    kept: list[dict[str, Scores] | None] = []
+    prompts: list[dict[str, Scores] | None] = []
     for prompt in (record.edit, *record.paraphrases):
         lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
-        found = answer_filter.keep(*(scores[0] for scores in lists.values()))
-        chosen = {name: scores[:, getattr(found, name)] for name, scores in lists.items()}
-        usable = all(map(len, found))
-        kept.append({**chosen, "target": prompt["target"]} if usable else None)
-    return kept
+        answer_indices = answer_filter.keep(*(scores[0] for scores in lists.values()))
+        chosen = {name: scores[:, getattr(answer_indices, name)] for name, scores in lists.items()}
+        usable = all(map(len, answer_indices))
+        prompts.append({**chosen, "target": prompt["target"]} if usable else None)
+    return prompts
 
 
 def _success(prompts: Sequence[Lists | None]) -> float:
@@ -303,12 +352,12 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
 
 def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     rows = {case: measure(scores) for case, scores in records_of(table)}
-    found = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
-    found = found.rename_axis("case_id")  # with its columns where every edit was given up
+    by_case = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
+    by_case = by_case.rename_axis("case_id")  # with its columns where every edit was given up
     if "relation" not in table:
-        return found
+        return by_case
     relations = table.groupby("case_id")["relation"].first()
-    return found.set_index(relations.reindex(found.index), append=True)
+    return by_case.set_index(relations.reindex(by_case.index), append=True)
 
 
 def _mean_or_nan(values: Iterable[float]) -> float:

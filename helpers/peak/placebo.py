@@ -117,14 +117,14 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
             )
         for name, (under_own, under_placebo) in measured.items():
             first, second = under_placebo.align(under_own, join="inner")
-            both = first.notna() & second.notna()
-            contrast = metric_contrast(name, first[both], second[both])
+            measured_twice = first.notna() & second.notna()
+            contrast = metric_contrast(name, first[measured_twice], second[measured_twice])
             rows.append(
                 {
                     "method": method,
                     "metric": name,
-                    "own edit": in_points(metric_interval(name, second[both])),
-                    "placebo": in_points(metric_interval(name, first[both])),
+                    "own edit": in_points(metric_interval(name, second[measured_twice])),
+                    "placebo": in_points(metric_interval(name, first[measured_twice])),
                     "difference": in_points(contrast.difference, signed=True),
                     "p": f"{contrast.p_value:.4f}",
                     "n": contrast.difference.n,

@@ -1,9 +1,8 @@
-"""The published runs of notebooks 03 and 04, as lists of parts."""
+"""Notebook 03's published run as a list of parts, and what the parts of other runs of PEAK share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,15 +15,13 @@ from helpers.editing.editors import Variant, method_label
 from helpers.editing.presets import preset_words
 from helpers.params import check_range
 from helpers.paths import REPOSITORY, run_name
-from helpers.peak.ablations import studies
+from helpers.peak.ablations import SequenceTable
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, PeakSequence
 from helpers.results.archive import About
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 
-More = Callable[[PeakRun, Mapping[str, Editor]], Iterable[Part]]  # made by the editors of ``doses``
-CHUNK = 10  # records of a study edited between two writes to the results store
 _TYPES = {  # of the columns that are published, of those a table has
     "case_id": "int32",
     "form": "category",
@@ -49,23 +46,16 @@ def publication(params: Mapping[str, Any]) -> Publication:
     return publication_of(run, params, parts, params["methods"])
 
 
-def study_publication(params: Mapping[str, Any], more: More) -> Publication:
-    """The studies of notebook 04 on its first records; sequences take as many as they need."""
-    most = max([params["records"], *params["checkpoints"]])
-    run = peak_run({**params, "records": most})
-    records = run.data.records[: params["records"]]
-    first = replace(run, data=replace(run.data, records=records), chunk=CHUNK)
-    parts = [*_variants(first, params, more), *sequence_parts(run, params)]
-    named = (*params["editors"], *params["fairer"], *params["others"])
-    return publication_of(run, params, parts, [f"{editor}+app" for editor in named])
-
-
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
     lm = models.load(params["model"], dtype=params["dtype"], device=params["device"])
-    how = {name: params[name] for name in ("strict_lists", "seed")}
-    how |= {"limit": params["records"], "keep": params.get("keep")}
-    data = load_peak(params["dataset"], **how)
+    data = load_peak(
+        params["dataset"],
+        strict_lists=params["strict_lists"],
+        seed=params["seed"],
+        limit=params["records"],
+        keep=params.get("keep"),
+    )
     store = ResultsStore(REPOSITORY / params["results"])
     return PeakRun(lm, data, store, progress=True)
 
@@ -84,20 +74,20 @@ def publication_of(
     more: Mapping[str, Any] | None = None,
 ) -> Publication:
     """A run's parts; ``more`` is what all its rows depend on besides."""
-    drawn = ""
+    sample_words = ""
     keep = params.get("keep")
     if keep is not None:
         first = f"first {keep} over-represented, others " if keep else ""
-        drawn = f"{first}by relation, seed {params['seed']}"
+        sample_words = f"{first}by relation, seed {params['seed']}"
     relations = {r.case_id: r.relation for r in run.data.records}
-    known = {"records": len(relations), "relations": relations, "sample": drawn}
+    about_records = {"records": len(relations), "relations": relations, "sample": sample_words}
 
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
         every = dict.fromkeys([*methods, *map(str.lower, names)])
         protected = [m for m in every if m.endswith("+app") and " " not in m]
         words = preset_words(run.lm.name, params["preset"], protected)
-        return {**known, "preset": words}
+        return {**about_records, "preset": words}
 
     name = run_name(run.lm.name, run.data.name)
     return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)
@@ -117,24 +107,13 @@ def part_of_records(
         return small(give(editor, finished=finished))
 
     settings = editor.settings() if editor else {}
-    return Part(name, settings | run.asked, table, partial(table, finished=True), run.cases.by_id)
-
-
-def _variants(run: PeakRun, params: Mapping[str, Any], more: More) -> Iterator[Part]:
-    variants = studies(params)
-    whole = [Variant(variant.method) for variant in variants]
-    editors = editors_of(run, [*whole, *variants], params)
-    for variant in (each for each in variants if str(each) in editors):
-        editor = editors[str(variant)]
-        # Half of nothing is no variant: MEND's APP has L1 alone.
-        if not variant.field or editor.settings() != editors[variant.method].settings():
-            yield scored_part(str(variant), run, editor)
-    names = [str(Variant.parse(name)) for name in params["doses"]]
-    yield from more(run, {name: editors[name] for name in names if name in editors})
+    return Part(
+        name, settings | run.ask_settings, table, partial(table, finished=True), run.cases.by_id
+    )
 
 
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
-    """Scores after the ``checkpoints`` of ``sequences``."""
+    """Scores after the ``checkpoints`` of ``sequences``, a table for each as ``SequenceTable`` names it."""
     checkpoints = sorted(params["checkpoints"])
     for count in checkpoints if params["sequences"] else ():
         check_range("checkpoints", count, 1, len(run.data.records))
@@ -143,8 +122,8 @@ def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
             reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])
             cases = [record.case_id for record in run.data.records[:edits]]
             yield Part(
-                f"{method} after {edits}",
-                editor.settings() | run.asked,
+                str(SequenceTable(method, edits)),
+                editor.settings() | run.ask_settings,
                 lambda reached=reached: small(reached()),  # type: ignore[misc]
                 cases=cases,
             )

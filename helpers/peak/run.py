@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -53,19 +53,21 @@ def questions(record: PeakRecord) -> Asked:
     """All questions of a record, and the key of each answer in their order."""
     lists = record.lists
     answers = tuple(answer for group in lists.values() for answer in group)
-    asked, keys = [], []
+    record_questions, keys = [], []
     prompts = [("edit", 0, record.edit_prompt)]
     prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]
-    for role, index, prompt in prompts:
-        asked.append(Question(prompt, answers))
+    for role, prompt_index, prompt in prompts:
+        record_questions.append(Question(prompt, answers))
         for name, group in lists.items():
-            keys += [(role, index, name, place) for place in range(len(group))]
-    for index, (prompt, own) in enumerate(record.locality):
-        asked.append(Question(prompt, (record.target_new, own, record.locality[0][1])))
-        keys += [("locality", index, name, 0) for name in ("target", "locality", "first")]
+            keys += [(role, prompt_index, name, index) for index in range(len(group))]
+    for prompt_index, (prompt, prompt_answer) in enumerate(record.locality):
+        _, first_answer = record.locality[0]
+        locality_answers = (record.target_new, prompt_answer, first_answer)
+        record_questions.append(Question(prompt, locality_answers))
+        keys += [("locality", prompt_index, name, 0) for name in ("target", "locality", "first")]
     table = pd.DataFrame(keys, columns=KEYS[1:])
     table.insert(0, "case_id", record.case_id)
-    return asked, table
+    return record_questions, table
 
 
 def score_records(
@@ -81,13 +83,14 @@ def score_records(
 
     Each is scored under its own of the ``updates``; without them, by the unedited model.
     """
-    asked, keys, owners = [], [], []
+    all_questions, keys, owners = [], [], []
     for index, record in enumerate(records):
-        asked_here, table = ask(record)
-        asked += asked_here
-        keys.append(table)
-        owners += [index if updates is not None else -1] * len(asked_here)
-    scores = score_answers(lm, asked, updates, owners, progress=progress)
+        record_questions, record_keys = ask(record)
+        all_questions += record_questions
+        keys.append(record_keys)
+        owner = -1 if updates is None else index
+        owners += [owner] * len(record_questions)
+    scores = score_answers(lm, all_questions, updates, owners, progress=progress)
     return pd.concat(keys, ignore_index=True).join(scores[list(columns)])
 
 
@@ -105,12 +108,15 @@ def edit_prompt_probabilities(
 
     A state is named for an update, or for None: the unedited model.
     """
-    question = questions(record)[0][0]
+    record_questions, _ = questions(record)
+    question = record_questions[0]  # at the edit prompt
     names = [name for name, answers in record.lists.items() for _ in answers]
     table = pd.DataFrame({"answer": question.answers, "list": names})
     for name, update in states.items():
-        how: tuple[Any, ...] = () if update is None else ([update], [0])
-        scores = score_answers(lm, [question], *how)
+        if update is None:
+            scores = score_answers(lm, [question])
+        else:
+            scores = score_answers(lm, [question], [update], [0])
         table[name] = np.exp(scores["mean"].to_numpy())
     return table
 
@@ -125,17 +131,18 @@ class PeakRun:
     chunk: int | None = None  # records edited together: what an interruption can cost
     progress: bool = False
     ask: Ask = questions  # of each record
-    asked: dict[str, Any] = field(default_factory=dict)  # what else ``ask`` depends on
+    ask_settings: dict[str, Any] = field(default_factory=dict)  # what else ``ask`` depends on
 
-    def score(self, *what: Any) -> pd.DataFrame:
+    def score(
+        self, records: Sequence[PeakRecord], updates: Sequence[Update] | None = None
+    ) -> pd.DataFrame:
         """``score_records`` of this run's model and questions."""
-        how: Any = {"ask": self.ask, "progress": self.progress}
-        return score_records(self.lm, *what, **how)
+        return score_records(self.lm, records, updates, ask=self.ask, progress=self.progress)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
 
-        def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
+        def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
             if editor is None:
                 return {"scores": self.score(records)}
             updates = editor.edit([edit_request(record) for record in records])
@@ -143,17 +150,21 @@ class PeakRun:
             edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
             return {"scores": scores, "edits": edits}
 
-        return self.completed(self.results(editor), made)
+        return self.completed(self.results(editor), make)
 
     def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
         """Scores before and after, as the metrics take them; if ``finished``, those in the store only."""
-        stored = (self.cases.read(self.results(each)) for each in (None, editor))
-        unedited, edited = stored if finished else map(self.scored, (None, editor))
+        if finished:
+            unedited = self.cases.read(self.results())
+            edited = self.cases.read(self.results(editor))
+        else:
+            unedited = self.scored()
+            edited = self.scored(editor)
         if unedited.empty or edited.empty:
             return pd.DataFrame(columns=COLUMNS)
         edits = self.edits(editor)
-        broken = edits.loc[edits["failure"] != "", "case_id"]
-        return joined(unedited, edited[~edited["case_id"].isin(broken)])
+        failed = edits.loc[edits["failure"] != "", "case_id"]
+        return joined(unedited, edited[~edited["case_id"].isin(failed)])
 
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
@@ -182,14 +193,16 @@ class PeakRun:
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where an editor's results are kept; without one, the unedited model's."""
-        independent = {"mode": "independent", **editor.settings()} if editor else None
-        return self.open(independent or {"editor": "none"})
+        if editor is None:
+            return self.open({"editor": "none"})
+        return self.open({"mode": "independent", **editor.settings()})
 
-    def open(self, how: Mapping[str, Any], records: str = "by content") -> Results:
-        """Where rows of records are kept, whichever file they are from."""
-        settings = self.settings(how).items()
-        kept = {name: value for name, value in settings if name not in _OF_THE_FILE}
-        return self.store.open({**kept, "records": records})
+    def open(self, more: Mapping[str, Any], records: str = "by content") -> Results:
+        """Where rows of records are kept, whichever file they are from; ``more`` as in ``settings``."""
+        settings = self.settings(more)
+        for name in _OF_THE_FILE:
+            del settings[name]
+        return self.store.open({**settings, "records": records})
 
     def settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """What the scores are of: model, data file, scoring and ``more``, such as an editor's."""
@@ -201,7 +214,7 @@ class PeakRun:
             **self.lm.identity,
             "scoring_version": SCORING_VERSION,
             "scored_by": {"answers": Question.version},
-            **self.asked,
+            **self.ask_settings,
             **more,
         }
 
@@ -220,61 +233,81 @@ class PeakSequence:
 
     def scores(self, checkpoints: Sequence[int]) -> pd.DataFrame:
         """Scores of the edited records, before all edits and at the last checkpoint; others are kept."""
-        wanted = sorted(set(checkpoints))
+        counts = sorted(set(checkpoints))
         records = self.run.data.records
-        missing = [count for count in wanted if not self.results(count).done()]
+        missing = [count for count in counts if not self.results(count).done()]
         if missing:
             self.run.check(records[: missing[-1]])
-            self._complete(missing, [count for count in wanted if count < missing[0]])
-        return joined(self.run.scored(), self.results(wanted[-1]).read())
+            self._complete(missing, [count for count in counts if count < missing[0]])
+        return joined(self.run.scored(), self.results(counts[-1]).read())
 
     def results(self, count: int) -> Results:
         """Where the scores after ``count`` edits are kept: by the content of all their records."""
         records = self.run.data.records[:count]
         content = settings_key({"records": [record.to_json() for record in records]})
         edited = [record.case_id for record in records]
-        how = {"mode": "sequential", "edited": edited, **self.editor.settings()}
-        return self.run.open(how, content)
+        settings = {"mode": "sequential", "edited": edited, **self.editor.settings()}
+        return self.run.open(settings, content)
 
     def _complete(self, missing: Sequence[int], earlier: Sequence[int]) -> None:
         """Edit on from the last earlier checkpoint whose update is intact."""
-        lm, records = self.run.lm, self.run.data.records
-        start, total = 0, Update({})
-        # An editor of its own sequences, PRUNE, remembers more than the cumulative update.
-        resumable = type(self.editor).edit_sequentially is Editor.edit_sequentially
-        for count in earlier if resumable else ():
-            stored = load_if_intact(self.results(count).folder / _UPDATE, Update.load)
+        start, total = self._last_intact(earlier)
+        records = self.run.data.records[start : missing[-1]]
+        requests = [edit_request(record) for record in records]
+        for count, total_after in enumerate(self._totals(total, requests), start + 1):
+            if count in missing:
+                self._keep(count, total_after)
+
+    @property
+    def _is_resumable(self) -> bool:
+        """Whether the cumulative update is all that the editor remembers; PRUNE remembers more."""
+        return type(self.editor).edit_sequentially is Editor.edit_sequentially
+
+    def _last_intact(self, earlier: Sequence[int]) -> tuple[int, Update]:
+        """The last of the earlier checkpoints from which to edit on, and its update; else 0 and none."""
+        count, total = 0, Update({})
+        if not self._is_resumable:
+            return count, total
+        for checkpoint in earlier:
+            stored = load_if_intact(self.results(checkpoint).folder / _UPDATE, Update.load)
             if stored is not None:
-                start, total = count, stored.to(lm.device)
-        requests = [edit_request(record) for record in records[start : missing[-1]]]
-        own = iter(self.editor.edit_sequentially(requests))
-        for count, request in enumerate(requests, start + 1):
-            step = self.editor.edit_after(total, [request]) if resumable else None
-            total = next(own) if step is None else total.plus(step)
-            if count not in missing:
-                continue
-            results = self.results(count)
-            with kept_whole(results.folder / _UPDATE) as scratch:
-                total.save(scratch)
-            with overlay_all(lm, total):
-                scores = self.run.score(records[:count])
-            if scores["sum"].isna().any():
-                raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
-            results.add({"scores": scores})
+                count, total = checkpoint, stored.to(self.run.lm.device)
+        return count, total
+
+    def _totals(self, total: Update, requests: Sequence[EditRequest]) -> Iterator[Update]:
+        """The cumulative update after each request; ``total`` is what the edits before them made."""
+        if not self._is_resumable:
+            yield from self.editor.edit_sequentially(requests)
+            return
+        for request in requests:
+            total = total.plus(self.editor.edit_after(total, [request]))
+            yield total
+
+    def _keep(self, count: int, total: Update) -> None:
+        """Store the update after ``count`` edits, and the scores of their records under it."""
+        results = self.results(count)
+        with kept_whole(results.folder / _UPDATE) as scratch:
+            total.save(scratch)
+        with overlay_all(self.run.lm, total):
+            scores = self.run.score(self.run.data.records[:count])
+        if scores["sum"].isna().any():
+            raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
+        results.add({"scores": scores})
 
 
 def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
     """One row per edit; ``final_nll`` is of the last evaluation, perhaps before the last step."""
     rows = []
     for record, update in zip(records, updates, strict=True):
-        known = update.diagnostics
+        noted = update.diagnostics
+        losses = noted.get("losses")
         row = {
             "case_id": record.case_id,
-            "failure": known.get("failure", ""),
-            "steps": known.get("steps"),
-            "final_nll": (known.get("losses") or [{}])[-1].get("nll"),
-            "relative_norm": max(known.get("relative_norm", {}).values(), default=None),
-            "exploding": bool(known.get("exploding", False)),
+            "failure": noted.get("failure", ""),
+            "steps": noted.get("steps"),
+            "final_nll": losses[-1].get("nll") if losses else None,
+            "relative_norm": max(noted.get("relative_norm", {}).values(), default=None),
+            "exploding": bool(noted.get("exploding", False)),
         }
         rows.append(row)
     return pd.DataFrame(rows, columns=EDIT_COLUMNS)

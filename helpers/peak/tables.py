@@ -15,6 +15,7 @@ from helpers.editing.editors import distinct
 from helpers.paths import run_name
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
+    METRICS,
     SHARES,
     AnswerFilter,
     kind_of_metric,
@@ -92,11 +93,18 @@ def caption_of(run: Run, records: str = "", *, answer_filter: AnswerFilter | Non
 
     ``answer_filter`` is named where it is given.
     """
-    source, known = run.about.source, run.about.caption
-    counted = records or f"{known['records']} records"
-    sample = known.get("sample", "")
-    kept = f"answers kept by {answer_filter}" if answer_filter else ""
-    return caption(source, source["dataset"], counted, sample, kept, f"preset {known['preset']}")
+    source, about_records = run.about.source, run.about.caption
+    counted = records or f"{about_records['records']} records"
+    sample = about_records.get("sample", "")
+    filter_words = f"answers kept by {answer_filter}" if answer_filter else ""
+    return caption(
+        source,
+        source["dataset"],
+        counted,
+        sample,
+        filter_words,
+        f"preset {about_records['preset']}",
+    )
 
 
 def unedited(
@@ -139,20 +147,21 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
         for metric in metrics
         if (contrast := app_contrast(by_record, method, metric))
     }
-    tests = {place: test for place, test in tests.items() if not test.too_few_relations}
+    tests = {test_key: test for test_key, test in tests.items() if not test.too_few_relations}
     corrected = holm([contrast.p_value for contrast in tests.values()])
     survives = dict(zip(tests, corrected < LEVEL, strict=True))
     rows = {}
     for method, table in by_record.items():
         cells, marks = [str(len(table))], {}
         for metric in metrics:
-            found = metric_interval(metric, table[metric])
+            estimate = metric_interval(metric, table[metric])
             contrast = tests.get((method, metric))
-            fewer = found.n < (common[metric] or len(table))
-            sign = mark(contrast, higher_is_better=metric in SHARES) if contrast else ""
+            fewer = estimate.n < (common[metric] or len(table))
+            is_better_higher = METRICS[metric].higher_is_better
+            sign = mark(contrast, higher_is_better=is_better_higher) if contrast else ""
             if sign:
                 marks[metric] = bool(survives[method, metric])
-            cells.append(in_points(found) + f" (n={found.n})" * fewer + sign)
+            cells.append(in_points(estimate) + f" (n={estimate.n})" * fewer + sign)
         rows[method] = [*cells, *([_surviving(marks)] if tests else [])]
     titles = [f"{metric} (n={n})" if n else metric for metric, n in common.items()]
     columns = ["records", *titles, *(["Holm"] if tests else [])]
@@ -206,13 +215,13 @@ def paper_setting(
     A set is compared with PEAK-T where its name ends in ``-t``, else with PEAK-CF; LS is ``LS_authors``.
     """
     kind = "peak-t" if dataset.endswith("-t") else "peak-cf"
-    found = {}
+    by_label = {}
     for name in tables:
         rows = published_table(name).replace({"metric": {"LS": "LS_authors"}})
-        for theirs, part in rows[rows["dataset"] == kind].groupby("model", sort=False):
-            found[f"PEAK, Table {name.rsplit('_', 1)[1]}: {theirs}, {kind}"] = part
-    same = {label: rows for label, rows in found.items() if model in set(rows["model"])}
-    return same or found
+        for theirs, printed in rows[rows["dataset"] == kind].groupby("model", sort=False):
+            by_label[f"PEAK, Table {name.rsplit('_', 1)[1]}: {theirs}, {kind}"] = printed
+    same = {label: rows for label, rows in by_label.items() if model in set(rows["model"])}
+    return same or by_label
 
 
 def beside_paper(

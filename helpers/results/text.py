@@ -24,12 +24,30 @@ INCONCLUSIVE = "inconclusive"
 
 @dataclass(frozen=True)
 class Evidence:
-    """One comparison: the difference is positive where the finding holds, in fractions."""
+    """One comparison: the difference higher - lower is positive where the finding holds, in fractions.
+
+    The sides are methods, variants of one editor, data sets, or, without a ``metric``, two metrics. A mean
+    that is compared with a level has the level as ``lower`` and no ``higher``.
+    """
 
     finding: str
-    measure: str
     contrast: Contrast
+    metric: str = ""  # by name, such as "AFF_hard"
+    higher: str = ""  # the side that is higher where the finding holds
+    lower: str = ""
+    editor: str = ""  # label of the editor of which both sides are variants
+    methods: str = ""  # what was edited by, where the sides do not say it
     samples: tuple[pd.Series, ...] = ()  # differences by record, or two samples of values
+
+    @property
+    def measure(self) -> str:
+        """What is compared, in words: ``AFF hard, ROME: APP - plain``, ``ES - 90, ROME``."""
+        sides = f"{self.higher} - {self.lower}" if self.higher else f"- {self.lower}"
+        metric = self.metric.replace("_", " ")
+        if self.editor:
+            return f"{metric}, {self.editor}: {sides}"
+        compared = f"{metric} {sides}" if metric else sides
+        return f"{compared}, {self.methods}" if self.methods else compared
 
     @property
     def difference(self) -> Estimate:

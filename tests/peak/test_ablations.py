@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from helpers.editing.editors import Variant
-from helpers.peak.ablations import with_neighbours
+from helpers.peak.ablations import SequenceTable, with_neighbours
 from helpers.peak.tables import UNDERTRAINED
 from helpers.results.archive import archive
 
@@ -19,3 +19,10 @@ def test_the_whole_list_is_last_of_the_neighbours():
 def test_the_packaged_networks_are_those_that_are_noted():
     stored = [archive("scorers").get(f"{name}_peak-cf") for name in ("smollm2-135m", "gemma3-270m")]
     assert [run.about.settings["mend"]["network"] for run in stored] == [*UNDERTRAINED]
+
+
+def test_names_of_sequences_tables():
+    table = SequenceTable("rome+app", 10)
+    assert str(table) == "rome+app after 10"
+    assert SequenceTable.parse("rome+app after 10") == table
+    assert SequenceTable.parse("rome+app@neighbours=3") is None

@@ -64,7 +64,7 @@ def test_worked_case() -> None:
     assert percent["ES"] == 100
     assert percent["GS"] == 0
     assert np.isnan(metrics["LS"])
-    assert tuple(metrics) == METRICS
+    assert tuple(metrics) == tuple(METRICS)
 
 
 def test_only_the_skipped_prompt_is_omitted() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError
-from helpers.behaviour import doses, exam
+from helpers.behaviour import doses
+from helpers.behaviour import studies as ablation_studies
 from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
@@ -73,8 +74,8 @@ def edits(run, into, params=ROME, **how):
 
 def studies(run, into, **changes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "peak_run", lambda _: run)
-        return publish_parts(exam.publication({**PARAMS, **changes}), into)
+        patch.setattr(ablation_studies, "peak_run", lambda _: run)
+        return publish_parts(ablation_studies.publication({**PARAMS, **changes}), into)
 
 
 def contents(path):

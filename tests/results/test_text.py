@@ -34,10 +34,12 @@ def test_the_table_says_what_survives_holms_correction() -> None:
         Contrast(Estimate(0.2, 0.01, 0.39, 9), 0.04),
         Contrast(Estimate(-0.2, -0.3, -0.1, 9), 0.002),
     )
-    table = findings_table([Evidence("f", "m", item) for item in (strong, weak, against)])
+    table = findings_table([Evidence("f", item, metric="m") for item in (strong, weak, against)])
     assert table["verdict"].tolist() == ["holds", "holds", "reversed"]
     assert table["Holm"].tolist() == ["holds", "holds", "reversed"]
-    many = findings_table([Evidence("f", "m", item) for item in (strong, weak, weak, against)])
+    many = findings_table(
+        [Evidence("f", item, metric="m") for item in (strong, weak, weak, against)]
+    )
     assert many["Holm"].tolist() == ["holds", "inconclusive", "inconclusive", "reversed"]
     assert findings_table([]).empty
 
@@ -45,17 +47,29 @@ def test_the_table_says_what_survives_holms_correction() -> None:
 def test_a_family_is_one_finding() -> None:
     """A test of another finding, such as one on a larger model, takes nothing away."""
     weak = Contrast(Estimate(0.2, 0.01, 0.39, 9), 0.04)
-    same = [Evidence("f", "m", weak), Evidence("f", "n", weak)]
+    same = [Evidence("f", weak, metric="m"), Evidence("f", weak, metric="n")]
     assert corrected_verdicts(same) == ["inconclusive", "inconclusive"]
-    apart = [Evidence("f", "m", weak), Evidence("g", "m", weak)]
+    apart = [Evidence("f", weak, metric="m"), Evidence("g", weak, metric="m")]
     assert corrected_verdicts(apart) == ["holds", "holds"]
+
+
+def test_evidence_says_what_it_compares() -> None:
+    def words(**fields: str) -> str:
+        return Evidence("f", Contrast(Estimate(0.2, 0.1, 0.3, 9), 0.01), **fields).measure
+
+    variants = words(metric="AFF_hard", editor="ROME", higher="APP", lower="plain")
+    assert variants == "AFF hard, ROME: APP - plain"
+    assert words(metric="ES", higher="ROME", lower="KN") == "ES ROME - KN"
+    assert words(metric="ES", lower="90", methods="ROME") == "ES - 90, ROME"
+    metrics = words(higher="AFF hard", lower="AFF random", methods="plain editors")
+    assert metrics == "AFF hard - AFF random, plain editors"
 
 
 def test_of_two_relations_the_verdict_says_so() -> None:
     index = pd.MultiIndex.from_arrays([range(20), [*"ab"] * 10], names=["case_id", "relation"])
     zeros = pd.Series(0.0, index)
     contrast = paired(zeros, zeros + 0.5, "fraction")
-    table = findings_table([Evidence("f", "m", contrast, (zeros + 0.5,))])
+    table = findings_table([Evidence("f", contrast, metric="m", samples=(zeros + 0.5,))])
     assert table["verdict"].tolist() == ["inconclusive by relation (2 relations)"]
     assert table["Holm"].tolist() == ["inconclusive"]
     assert table.attrs["below"] == "too few relations for tests (2): intervals over records"

@@ -107,14 +107,14 @@ def build_counterfactual(
         ranges[relation] |= set(answers)
 
     def choose(key: Key) -> Choice | str:
-        known = sorted(graph.answers[key])
-        if len(known) < settings.correct[0]:
+        correct_ids = sorted(graph.answers[key])
+        if len(correct_ids) < settings.correct[0]:
             return "enough correct answers"
-        correct = _usable(graph, key, known)
+        correct = _usable(graph, key, correct_ids)
         kinds = set[str]().union(*(graph.entities[o].types for o in correct))
-        others = sorted(ranges[key[1]] - set(known))
+        others = sorted(ranges[key[1]] - set(correct_ids))
         targets = [o for o in others if not kinds.isdisjoint(graph.entities[o].types)]
-        return targets, correct, known
+        return targets, correct, correct_ids
 
     return _Maker(graph, templates, settings).build(choose, relations)
 
@@ -170,16 +170,16 @@ class Linked:
         self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Labels of hard and of random false answers to o*, none excluded; None where too few."""
-        taken = {comparable(label) for label in excluded}
+        excluded_labels = {comparable(label) for label in excluded}
         kinds = self.graph.entities[target].types
         peers = set[str]().union(*(self._of_type[kind] for kind in kinds)) - {target}
         for steps in range(1, settings.link_steps + 1):
             links = self.near(target, steps)
-            hard = self._sample(links & peers, taken, settings.hard[1], rng)
+            hard = self._sample(links & peers, excluded_labels, settings.hard[1], rng)
             if len(hard) < settings.hard[0]:
                 continue
-            also_taken = taken | {comparable(label) for label in hard}
-            far = self._sample(peers - links, also_taken, settings.random_false, rng)
+            with_hard = excluded_labels | {comparable(label) for label in hard}
+            far = self._sample(peers - links, with_hard, settings.random_false, rng)
             if len(far) == settings.random_false:
                 return hard, far
         return None
@@ -249,7 +249,7 @@ class _Maker:
         rng = random.Random(f"{settings.seed}/{key[1]}/{key[0]}")
         if len(correct) < settings.correct[0]:
             return "enough correct answers"
-        drawn = rng.sample(list(correct), min(settings.correct[1], len(correct)))
+        chosen_correct = rng.sample(list(correct), min(settings.correct[1], len(correct)))
         wordings = self.templates[key[1]]
         prompt = rng.choice(wordings.clozes)
         others = [wording for wording in wordings.all if wording != prompt]
@@ -260,7 +260,7 @@ class _Maker:
         for target in rng.sample(list(targets), min(_TARGETS_TRIED, len(targets))):
             label = graph.label(target)
             # A temporal o* is itself known; what must not happen is a twin among O.
-            twin = comparable(label) in {comparable(graph.label(o)) for o in drawn}
+            twin = comparable(label) in {comparable(graph.label(o)) for o in chosen_correct}
             if twin or mentions(prompt.replace(SLOT, subject), [label]):
                 continue
             excluded = labels | {comparable(label)}
@@ -268,11 +268,11 @@ class _Maker:
             if false is None:
                 failed.append("hard and random false answers")
                 continue
-            locality = self.locality(key, drawn, label, rng)
+            locality = self.locality(key, chosen_correct, label, rng)
             if len(locality) < settings.locality[0]:
                 failed.append("locality prompts")
                 continue
-            answers = tuple(graph.label(o) for o in drawn)
+            answers = tuple(graph.label(o) for o in chosen_correct)
             filled = tuple(other.replace(SLOT, subject) for other in others)
             lists = (answers[0], answers, *false, filled, locality)
             return PeakRecord(0, key[1], prompt, subject, label, *lists)
@@ -359,26 +359,26 @@ def apply_filter(
 
     ``scores`` are of ``questions(records)``, as ``score_answers`` returns them.
     """
-    kept: list[PeakRecord] = []
+    passed: list[PeakRecord] = []
     rows = []
     by_question = {q: part.sort_values("answer") for q, part in scores.groupby("question")}
     for index, record in enumerate(records):
         answers = (record.correct, record.hard_false, record.random_false)
         scored = by_question[index]["mean"].to_numpy()
         lists = np.split(scored, np.cumsum([len(each) for each in answers])[:-1])
-        known = settings.keep(*lists)
+        kept_answers = settings.keep(*lists)
         row: dict[str, object] = {
             "case_id": record.case_id,
             "relation": record.relation,
             "subject": record.subject,
             "step": "",
         }
-        for name, values, left in zip(KNOWN_STEPS, lists, map(len, known), strict=True):
+        for name, values, left in zip(KNOWN_STEPS, lists, map(len, kept_answers), strict=True):
             row |= {name: len(values), f"{name}_kept": left}
             row[f"{name}_probability"] = float(np.exp(values).mean())
             if left < (settings.least_correct if name == "correct" else 1):
                 row["step"] = row["step"] or KNOWN_STEPS[name]
         rows.append(row)
         if not row["step"]:
-            kept.append(replace(record, case_id=len(kept)))
-    return Filtered(tuple(kept), pd.DataFrame(rows))
+            passed.append(replace(record, case_id=len(passed)))
+    return Filtered(tuple(passed), pd.DataFrame(rows))
