@@ -16,7 +16,7 @@ from helpers.editing.editor import Editor, Memo, Memoised, with_memo
 from helpers.editing.presets import preset_words
 from helpers.models import LanguageModel, load
 from helpers.paths import RUNS, file_name, run_name
-from helpers.results.archive import About
+from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
@@ -72,7 +72,7 @@ def runs_of(
 def parts_of(
     runs: Sequence[ThinkEditRun], editors: Mapping[str, Editor], modes: Sequence[str]
 ) -> list[Part]:
-    """Tables of the unedited model, then of each method and mode, "ESTIMATOR: METHOD, MODE".
+    """Tables of the unedited model, then of each method and mode; their kind is the estimator.
 
     Where responses are drawn, "none, again" holds a second draw of the unedited model. An edit is made
     once; one that was given up has no rows, unless it is part of a sequence.
@@ -102,8 +102,8 @@ def parts_of(
         settings |= run.of_mode(mode) | ({} if run.rivals else {"rivals": False})
         stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
-        title = f"{run.estimator}: {method}, {mode}"
-        return Part(title, settings, partial(stored, make=True), stored, cases)
+        name = str(TableKey(run.estimator, method, mode))
+        return Part(name, settings, partial(stored, make=True), stored, cases)
 
     unedited = [part(run, "none", BEFORE) for run in runs]
     unedited += [part(run.again(), "none", AGAIN) for run in runs if run.estimator == "sampled"]
@@ -112,5 +112,7 @@ def parts_of(
 
 
 def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:
-    methods = {name.partition(": ")[2].rpartition(", ")[0] for name in names} - {"", "none"}
+    """The preset's words in captions, for the methods that the run has tables of."""
+    keys = [TableKey.parse(name) for name in names]
+    methods = {key.method for key in keys if key.kind} - {"none"}  # "chains" has no kind
     return {"preset": preset_words(model, preset, sorted(methods))}

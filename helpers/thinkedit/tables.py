@@ -1,9 +1,9 @@
 """Published runs of ThinkEdit and their tables, the paper's in the same form; needs no model.
 
-A run is one model on one layout of the edits. Its tables are "exact: METHOD, MODE", and so "sampled" and
-"texts" ("none, before" is the unedited model, "none, again" another draw of it), and *chains* (which facts
-make up which chains). A measure is the mean over edits of each edit's ratio, at most 1; next to it is the
-ratio pooled as the authors pool, by Definitions 3 and 4 over all edits at once.
+A run is one model on one layout of the edits. Its tables are *chains* (which facts make up which chains)
+and, of each method and mode, *exact*, *sampled* and *texts* (``TableKey``); method *none* in mode *before* is
+the unedited model, in mode *again* another draw of it. A measure is the mean over edits of each edit's ratio,
+at most 1; next to it is the ratio pooled as the authors pool, by Definitions 3 and 4 over all edits at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.editing.editors import distinct, method_label
-from helpers.results.archive import ArchiveError, Run
+from helpers.results.archive import ArchiveError, Run, TableKey
 from helpers.results.notes import with_note, with_power
 from helpers.results.statistics import (
     LEVEL,
@@ -91,22 +91,23 @@ def model_of(run: Run) -> str:
 
 def caption_of_runs(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
     """What scores of a kind are of: models, edits, preset, dtype and device, how samples were drawn."""
-    models: dict[tuple[str, ...], list[str]] = {}
+    models: dict[tuple[str, ...], list[str]] = {}  # by what their scores are of
     for run in runs:
-        made = {**run.about.source, **run.about.caption}
-        first = next(name for name in run.tables if name.startswith(kind))
-        settings = run.about.settings[first]
-        layout = "what it recalls" if is_recalled(run) else made["layout"]
-        own = (
+        source = {**run.about.source, **run.about.caption}
+        first_key = next(key for key in run.keys if key.kind == kind)
+        settings = run.about.settings[str(first_key)]
+        layout = "what it recalls" if is_recalled(run) else source["layout"]
+        parts = (
             f"edits of {f'KnowGIC {layout}' if layout in LAYOUTS else layout}",
-            f"preset {made['preset']}",
-            f"{made['dtype']} on {made['device']}",
+            f"preset {source['preset']}",
+            f"{source['dtype']} on {source['device']}",
             *(f"{name} {settings[name]}" for name in _DRAWN if name in settings),
         )
-        n = run.joined(kind)["case_id"].nunique()
-        models.setdefault(own, []).append(f"{model_words(made['model'])}, {n} edits")
+        edit_count = run.joined(kind)["case_id"].nunique()
+        words_of_model = f"{model_words(source['model'])}, {edit_count} edits"
+        models.setdefault(parts, []).append(words_of_model)
     return "\n".join(
-        ", ".join([f"ours: {'; '.join(names)}", *own, *words]) for own, names in models.items()
+        ", ".join([f"ours: {'; '.join(names)}", *parts, *words]) for parts, names in models.items()
     )
 
 
@@ -114,8 +115,8 @@ def facts_of(
     run: Run, method: str, *, mode: str, rule: Known = DEFAULT, estimator: str = "exact"
 ) -> Table:
     """``metrics.facts_table`` of a method's stored edits; ArchiveError where there are none."""
-    before = f"{estimator}: none, before"
-    after = f"{estimator}: {method}, {mode}"
+    before = str(TableKey(estimator, "none", BEFORE))
+    after = str(TableKey(estimator, method, mode))
     if after not in run.tables:
         raise ArchiveError(f"run {run.name!r} has no {estimator} scores of {method}, {mode}")
     return metrics.facts_table(run.tables[before], run.tables[after], rule=rule)
@@ -129,26 +130,30 @@ def terms_of_runs(
 
     A second draw of the unedited model is a method of every mode, ``UNEDITED_AGAIN``.
     """
-    found = [Table(columns=[*KEYS, "mode", "measure"], dtype=str)]
+    parts = []
     for run in runs:
-        names = [name for name in run.tables if name.startswith(f"{estimator}: ")]
-        modes = dict.fromkeys(name.split(", ")[1] for name in names)
-        edited = [mode for mode in modes if mode not in (BEFORE, AGAIN)]
-        for name in names:
-            method, mode = name.removeprefix(f"{estimator}: ").split(", ")
-            if mode == BEFORE:
-                continue
-            facts = facts_of(run, method, mode=mode, rule=rule, estimator=estimator)
-            terms = metrics.terms_of(facts, run.tables["chains"])
-            if estimator == "exact":
-                success = metrics.success_terms(run.tables[name])
-                terms = pd.concat([terms, success, _of_successful(terms, success)])
-            if mode == AGAIN:
-                keys = {"model": model_of(run), "method": UNEDITED_AGAIN}
-                found += [terms.assign(**keys, mode=each) for each in edited]
+        keys = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
+        modes_of_edits = dict.fromkeys(key.mode for key in keys if key.mode != AGAIN)
+        for key in keys:
+            terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
+            if key.mode == AGAIN:
+                again = terms.assign(method=UNEDITED_AGAIN)
+                parts += [again.assign(mode=mode) for mode in modes_of_edits]
             else:
-                found.append(terms.assign(model=model_of(run), method=method, mode=mode))
-    return pd.concat(found[1:] or found, ignore_index=True)
+                parts.append(terms.assign(method=key.method, mode=key.mode))
+    if not parts:
+        return Table(columns=[*KEYS, "mode", "measure"], dtype=str)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _terms_of_table(run: Run, key: TableKey, rule: Known) -> Table:
+    """The terms of one method in one mode; of exact scores also those of success."""
+    facts = facts_of(run, key.method, mode=key.mode, rule=rule, estimator=key.kind)
+    terms = metrics.terms_of(facts, run.tables["chains"])
+    if key.kind != "exact":
+        return terms
+    success = metrics.success_terms(run.tables[str(key)])
+    return pd.concat([terms, success, _of_successful(terms, success)])
 
 
 def _of_successful(terms: Table, success: Table) -> Table:
@@ -405,7 +410,7 @@ def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
     """
     rows = []
     for run in runs:
-        scores = run.tables["exact: none, before"]
+        scores = run.tables[str(TableKey("exact", "none", BEFORE))]
         row: dict[str, object] = {"model": model_of(run)}
         for each in (rule, replace(rule, top=True)):
             facts = metrics.facts_table(scores, scores, rule=each)
@@ -416,7 +421,7 @@ def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
             row[f"chains {words}"] = f"{deducible} of {len(chains)}"
         row["named once in five"] = "n/a"
         if "sampled" in run.kinds:
-            named = run.tables["sampled: none, before"]["hits"] > 0
+            named = run.tables[str(TableKey("sampled", "none", BEFORE))]["hits"] > 0
             row["named once in five"] = with_interval(share_interval(named.astype(float)))
         rows.append(row)
     printed = published_table("thinkedit_appendix_a")
@@ -433,13 +438,11 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
     """
     parts = []
     for run in runs:
-        for name in run.tables:
-            kind, _, made = name.partition(": ")
-            if kind == "exact" and made.split(", ")[1] in (BEFORE, mode):
-                scores = run.tables[name]
+        for key in run.keys:
+            if key.kind == "exact" and key.mode in (BEFORE, mode):
+                scores = run.tables[str(key)]
                 if {*_FORMS} <= {*scores["form"]}:
-                    method = made.split(", ")[0]
-                    parts.append(_forms(scores).assign(model=model_of(run), method=method))
+                    parts.append(_forms(scores).assign(model=model_of(run), method=key.method))
     if not parts:
         raise ArchiveError(
             "no run asks for subjects, or with yes or no: publish with KnowGIC's edits"
