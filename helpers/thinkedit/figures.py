@@ -175,12 +175,12 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
     )
     note = "IFR, mean over edits, at most 1 each; square-root scale; counted: edits with both, after Holm's"
     caption = _caption_with_notes(runs, rule, "exact", notes=f"{note} correction")
-    drawn = _dots(marks)
-    for axes in drawn.axes:
+    fig = _dots(marks)
+    for axes in fig.axes:
         axes.set_xscale("function", functions=_ROOT)
         axes.set(xlim=(-0.001, 1.02), xticks=_SHARES)
         axes.set_xticklabels(map("{:g}".format, _SHARES))
-    return style.with_caption(drawn, finding, caption)
+    return style.with_caption(fig, finding, caption)
 
 
 def _in_order(runs: Sequence[Run]) -> list[Run]:
@@ -202,12 +202,12 @@ def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
     runs = _in_order(runs)
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), lambda table: "", rule)
-    drawn, grid = _grid(len(panels))
+    fig, grid = _grid(len(panels))
     for axes, panel in zip(grid, panels, strict=True):
         _draw_lengths(axes, panel.table)
         axes.set_title(panel.title, fontsize=8)
-    drawn.supylabel("IFR (square-root scale)", fontsize=9)
-    _legend(drawn, grid)
+    fig.supylabel("IFR (square-root scale)", fontsize=9)
+    _legend(fig, grid)
     peaks = _counts_by_graph(
         panels, lambda table: table[_STEPS].astype(float).idxmax(axis=1).isin(["2", "3"])
     )
@@ -216,7 +216,7 @@ def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         "ours: mean over edits, at most 1 each; above: n of edits; not tested; the paper gives no n"
     )
     caption = _caption_with_notes(runs, rule, "exact", notes=note)
-    return style.with_caption(drawn, finding, caption)
+    return style.with_caption(fig, finding, caption)
 
 
 def _draw_lengths(axes: Axes, table: Table) -> None:
@@ -269,8 +269,8 @@ def what_is_left(
     note = f"n of edits, by panel: {'; '.join(counts)}; ratios: mean over edits, at most 1 each"
     note += "\ntitle: intervals of the last two panels are apart"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    drawn = _dots(marks, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
-    return style.with_caption(drawn, finding, caption)
+    fig = _dots(marks, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    return style.with_caption(fig, finding, caption)
 
 
 @_exact("06_ckp")
@@ -293,8 +293,8 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known =
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
     marks = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
-    drawn = _dots(marks, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
-    return style.with_caption(drawn, finding, caption)
+    fig = _dots(marks, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    return style.with_caption(fig, finding, caption)
 
 
 @_exact("06_ifr_against_ckp")
@@ -307,7 +307,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
         lambda table: _words_of_counts(table, "IFR", "chains"),
         rule,
     )
-    drawn, grid = _grid(len(panels))
+    fig, grid = _grid(len(panels))
     for axes, panel in zip(grid, panels, strict=True):
         for method, row in panel.table.groupby("method", sort=False):
             point = style.method_line(str(method)) | {"linestyle": "", "markersize": 5}
@@ -317,8 +317,8 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
         axes.set_title(panel.title, fontsize=8)
         axes.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xlabel="IFR")
         axes.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-    drawn.supylabel("CKP (1: no fact lost)", fontsize=9)
-    _legend(drawn, grid)
+    fig.supylabel("CKP (1: no fact lost)", fontsize=9)
+    _legend(fig, grid)
     ours = _terms_without_app(runs, rule)
     tested = tables.difference_table(ours, ours, mode=mode, than="memit")
     is_significant = tested["Holm"] != INCONCLUSIVE
@@ -328,13 +328,13 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
     )
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    return style.with_caption(drawn, finding, caption)
+    return style.with_caption(fig, finding, caption)
 
 
 @figure("06_recalled_links", alone=True)
 def recalled_links() -> Figure:
     """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
-    drawn, axes = plt.subplots(figsize=(7, 3.4))
+    fig, axes = plt.subplots(figsize=(7, 3.4))
     links_left = {}
     for model in PACKAGED_WORDS:
         file = PACKAGED / f"thinkedit/recalled-{model}-links.csv"
@@ -357,14 +357,14 @@ def recalled_links() -> Figure:
     finding = f"Of the links that stores propose models confirm few: {', '.join(confirmed)}"
     models = "; ".join(map(model_words, links_left))
     return style.with_caption(
-        drawn, finding, f"ours: {models}\nedits are made of the last stage's links"
+        fig, finding, f"ours: {models}\nedits are made of the last stage's links"
     )
 
 
 def _grid(count: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
     """A figure of as many panels, row by row, that share their scales."""
     rows = -(-count // columns)
-    drawn, grid = plt.subplots(
+    fig, grid = plt.subplots(
         rows,
         columns,
         figsize=(7.9, 2.2 * rows + 0.8),
@@ -375,24 +375,24 @@ def _grid(count: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
     for number, axes in enumerate(grid.flat):
         axes.tick_params(labelbottom=True)
         axes.set_visible(number < count)
-    return drawn, list(grid.flat)[:count]
+    return fig, list(grid.flat)[:count]
 
 
-def _legend(drawn: Figure, grid: Sequence[Axes]) -> None:
+def _legend(fig: Figure, grid: Sequence[Axes]) -> None:
     """One legend for all panels; not every mark is in every panel."""
     handles: dict[str, Any] = {}
     for axes in grid:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles[label] = handle
     if len(handles) > 1:
-        drawn.legend(handles.values(), handles, loc="outside right center")
+        fig.legend(handles.values(), handles, loc="outside right center")
 
 
 def _dots(
     marks_by_title: Mapping[str, Mapping[str, Mark]], columns: int = 3, **limits: Any
 ) -> Figure:
     """A panel for each title with a row a method, and in each row a dot for each labelled mark."""
-    drawn, grid = _grid(len(marks_by_title), columns)
+    fig, grid = _grid(len(marks_by_title), columns)
     every_table = pd.concat(
         [mark.table for marks in marks_by_title.values() for mark in marks.values()]
     )
@@ -413,5 +413,5 @@ def _dots(
         axes.set_yticks(range(len(methods)), [method_label(method) for method in methods])
         axes.set(ylim=(len(methods) - 0.4, -0.6), **limits)
         axes.set_title(title, fontsize=8)
-    _legend(drawn, grid)
-    return drawn
+    _legend(fig, grid)
+    return fig
