@@ -129,8 +129,9 @@ def draw_graph(
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
         name = without_mathematics(textwrap.fill(graph.nodes[node]["label"], 16))
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
-        below, _ = (axes.text(x, y, name, zorder=z, bbox=box, **_BOX) for z in (2, 4))
-        boxes[node] = below.get_bbox_patch()
+        below_arrows = axes.text(x, y, name, zorder=2, bbox=box, **_BOX)
+        axes.text(x, y, name, zorder=4, bbox=box, **_BOX)
+        boxes[node] = below_arrows.get_bbox_patch()
     for tail, head in graph.edges:
         colour, line = STATES[(states or {}).get((tail, head), "kept")]
         bend = 0.22 if (tail, head) == tuple(ends) else 0.12  # the direct link keeps clear of boxes

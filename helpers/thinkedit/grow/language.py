@@ -112,7 +112,7 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
     """
     triplets: dict[tuple[str, str, str], Triplet] = {}
     for line in text.splitlines():
-        parts = _parts_of(line, wordings)
+        parts = _triplet_parts(line, wordings)
         if len(parts) != 3:
             continue
         subject, relation, goal = (part.strip(' ."`()').removeprefix("the ") for part in parts)
@@ -124,7 +124,7 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
     return list(triplets.values())
 
 
-def _parts_of(line: str, wordings: Wordings) -> list[str]:
+def _triplet_parts(line: str, wordings: Wordings) -> list[str]:
     """What a line says, by a known relation or else as it is divided; three parts where it is a triplet."""
     parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
     if worded := wordings.read(" ".join(parts)):

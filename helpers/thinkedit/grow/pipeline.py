@@ -317,16 +317,16 @@ class Session:
     def _proposed(self, entities: Iterable[str]) -> list[Triplet]:
         """The store's facts about entities in words, one a subject and relation: in the graph if possible."""
         graph = self.growth.graph
-        chosen: dict[tuple[str, str], Triplet] = {}  # by subject and relation
+        preferred: dict[tuple[str, str], Triplet] = {}  # by subject and relation
         for entity in entities:
             for proposal in self.store.get(comparable(entity), ()):
                 reads = self.wordings.relations[proposal.relation].reads
                 triplet = Triplet(proposal.subject, reads, proposal.object)
                 subject, relation, goal = triplet.key
-                rival = chosen.get((subject, relation))
+                rival = preferred.get((subject, relation))
                 if rival is None or (goal in graph and rival.key[2] not in graph):
-                    chosen[subject, relation] = triplet
-        return list(chosen.values())
+                    preferred[subject, relation] = triplet
+        return list(preferred.values())
 
     def _synthesise(self, validated: Asked) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
