@@ -136,7 +136,7 @@ def _named_in_samples(named: pd.DataFrame) -> dict[int, set[tuple[str, int]]]:
     """By case_id, what its sampled responses name: the list and the index of each answer."""
     sampled = named[named["sample"] > 0]
     return {
-        int(case): set(zip(rows["list"], rows["answer_index"], strict=True))
+        int(str(case)): set(zip(rows["list"], rows["answer_index"], strict=True))
         for case, rows in sampled.groupby("case_id")
     }
 

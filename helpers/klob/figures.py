@@ -149,8 +149,8 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
     without_controls = table[~table["locator"].isin(CONTROLS)]
     ranges = without_controls.groupby("criterion")["mean"].agg(["min", "max"])
-    wordings = _range_text(ranges.loc["consistency"])
-    chains = _range_text(ranges.loc["relevance"])
+    wordings = _range_text(ranges.T["consistency"])
+    chains = _range_text(ranges.T["relevance"])
     finding = (
         f"Wordings of a fact share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
     )

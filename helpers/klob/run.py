@@ -45,7 +45,7 @@ Tables = dict[str, pd.DataFrame]
 OfSentence = TypeVar("OfSentence")
 
 
-def run_locators(
+def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
     lm: LanguageModel,
     locators: Sequence[str],
     source: str,

@@ -30,6 +30,33 @@ class ArchiveError(UserError):
 
 
 @dataclass(frozen=True)
+class TableKey:
+    """What the name of a stored table says: ``KIND: METHOD, MODE``, such as "exact: rome, deep".
+
+    Kind and mode may be missing: "locality: rome+app", "rome+app". The name of a table that is of no
+    method, such as "chains", stands in the method's place.
+    """
+
+    kind: str  # of its rows
+    method: str  # or what else its rows were made with, such as a locator
+    mode: str = ""  # how the edits were made
+
+    def __str__(self) -> str:
+        kind = f"{self.kind}: " if self.kind else ""
+        mode = f", {self.mode}" if self.mode else ""
+        return f"{kind}{self.method}{mode}"
+
+    @classmethod
+    def parse(cls, name: str) -> TableKey:
+        """The key whose text is this name."""
+        kind, colon, after_kind = name.partition(": ")
+        if not colon:
+            kind, after_kind = "", name
+        method, _, mode = after_kind.partition(", ")
+        return cls(kind, method, mode)
+
+
+@dataclass(frozen=True)
 class About:
     """How a run was made."""
 
@@ -47,15 +74,20 @@ class Run:
     tables: Mapping[str, pd.DataFrame]
 
     @property
+    def keys(self) -> list[TableKey]:
+        """What the names of its tables say, in the order of publication."""
+        return [TableKey.parse(name) for name in self.tables]
+
+    @property
     def kinds(self) -> list[str]:
-        """The names of its tables up to a colon, each once."""
-        return list(dict.fromkeys(name.partition(": ")[0] for name in self.tables))
+        """The kinds of its tables, each once; of a table without a kind its name."""
+        return list(dict.fromkeys(key.kind or str(key) for key in self.keys))
 
     def joined(self, kind: str) -> pd.DataFrame:
-        """All tables ``kind: …`` as one, in the order of publication; or the table of that name."""
+        """All tables of a kind as one, in the order of publication; or the table of that name."""
         import pandas as pd
 
-        names = [name for name in self.tables if name.partition(": ")[0] == kind]
+        names = [str(key) for key in self.keys if (key.kind or str(key)) == kind]
         if not names:
             remedy = f"publish it from a params file with model: {self.about.source.get('model')}"
             raise ArchiveError(f"run {self.name!r} has no table {kind!r}: {remedy}")
@@ -90,14 +122,15 @@ class Archive:
         folder = self.folder(run)
         path = folder / "about.json"
         if not path.exists():
-            stored, make = ", ".join(self.names()) or "none", "python -m helpers publish PARAMS"
+            stored = ", ".join(self.names()) or "none"
             raise ArchiveError(
-                f"no run {run!r} in {self.root}; there are: {stored}; make it with {make}"
+                f"no run {run!r} in {self.root}; there are: {stored};"
+                " make it with python -m helpers publish PARAMS"
             )
         try:
-            parts = json.loads(path.read_text("utf-8"))
-            listed = parts.pop("tables")
-            about = About(**parts)
+            content = json.loads(path.read_text("utf-8"))
+            listed = content.pop("tables")
+            about = About(**content)
         except (ValueError, AttributeError, LookupError, TypeError) as error:
             raise ArchiveError(f"{path} cannot be read ({error}); {_RESTORE}") from error
         return Run(folder.name, about, StoredTables(folder, listed))
@@ -112,12 +145,14 @@ class Archive:
 
     def check(self, run: str, about: About) -> None:
         """Refuse rows of another source than those that are there, before time is spent on them."""
-        known = self.known(run)
+        stored_run = self.known(run)
+        if not stored_run:
+            return
+        stored = stored_run.about.source
         new = as_read(about.source)
-        there = known.about.source if known else new
-        differing = [key for key in new if key not in there or there[key] != new[key]]
+        differing = [key for key in new if key not in stored or stored[key] != new[key]]
         if differing:
-            pairs = (f"{k} {there.get(k, 'unknown')!r}, now {new[k]!r}" for k in differing)
+            pairs = [f"{k} {stored.get(k, 'unknown')!r}, now {new[k]!r}" for k in differing]
             raise ArchiveError(
                 f"{self.folder(run)} was made from another source ({'; '.join(pairs)}): use the stored"
                 " settings, or publish under --name NAME"
@@ -133,32 +168,35 @@ class Archive:
         self.check(run, about)
         folder = self.folder(run)
         new = About(**as_read(asdict(about)))
-        known = self.known(run) or Run(run, new, {})
+        stored_run = self.known(run) or Run(run, new, {})
         filled = {name: table for name, table in tables.items() if len(table)}
-        for name in filled.keys() & known.tables.keys():
-            there = len(known.tables[name])
-            here = len(filled[name])
-            if here < there:
+        for name in filled.keys() & stored_run.tables.keys():
+            rows_before = len(stored_run.tables[name])
+            rows = len(filled[name])
+            if rows < rows_before:
                 raise ArchiveError(
-                    f"{folder} holds {there} rows of {name}, this run has {here}: run with as many"
+                    f"{folder} holds {rows_before} rows of {name}, this run has {rows}: run with as many"
                     " records, or publish under --name NAME"
                 )
         folder.mkdir(parents=True, exist_ok=True)
-        path, added = folder / "about.json", []
+        path = folder / "about.json"
         listed = json.loads(path.read_text("utf-8"))["tables"] if path.exists() else {}
+        new_files = []
         for name, table in filled.items():
             content = table.to_parquet(None, index=False, compression="zstd")
             file = f"{file_name(name).lower()}.parquet"
             listed[name] = {"file": file, "rows": len(table), "digest": digest_of(content)}
-            added.append(folder / f"{file}{_NEXT}")
-            with written_whole(added[-1]) as scratch:
+            new_file = folder / f"{file}{_NEXT}"
+            with written_whole(new_file) as scratch:
                 scratch.write_bytes(content)
-        settings = {**known.about.settings, **new.settings}
-        joined = About(known.about.source, settings, {**known.about.caption, **new.caption})
-        whole = {**asdict(joined), "tables": listed}
-        write_whole(path, f"{json.dumps(whole, indent=1, ensure_ascii=False)}\n")
-        for scratch in added:
-            scratch.replace(scratch.with_suffix(""))
+            new_files.append(new_file)
+        stored = stored_run.about
+        settings = {**stored.settings, **new.settings}
+        joined = About(stored.source, settings, {**stored.caption, **new.caption})
+        text = json.dumps({**asdict(joined), "tables": listed}, indent=1, ensure_ascii=False)
+        write_whole(path, f"{text}\n")
+        for new_file in new_files:
+            new_file.replace(new_file.with_suffix(""))
         return folder
 
     def folder(self, run: str) -> Path:

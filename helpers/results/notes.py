@@ -11,22 +11,31 @@ from numpy.typing import ArrayLike
 
 from helpers.results.statistics import relations_of, too_few
 
+_NOTE = "below"  # in a table's ``attrs``, which pandas hands on to copies and selections
+
+
+def note_of(table: pd.DataFrame) -> str:
+    """The line below a table; empty where it has none."""
+    return str(table.attrs.get(_NOTE, ""))
+
 
 def with_note(table: pd.DataFrame, *notes: str) -> pd.DataFrame:
     """A table with more sentences on the line below it; empty ones are omitted."""
-    parts = [table.attrs.get("below", ""), *notes]
-    table.attrs["below"] = "; ".join(filter(None, parts))
+    table.attrs[_NOTE] = "; ".join(filter(None, [note_of(table), *notes]))
     return table
 
 
 def with_relations(table: pd.DataFrame, samples: Iterable[ArrayLike]) -> pd.DataFrame:
     """A table with a line on the units behind its intervals and tests, which are of these samples."""
-    known = {k for sample in samples if (k := relations_of(sample)) is not None and k > 0}
-    many = sorted(k for k in known if not too_few(k))
-    few = sorted(k for k in known if too_few(k))
-    by_relation = f"intervals and tests by relation ({_ends(many)} relations)" if many else ""
-    of_few = f"too few relations for tests ({_ends(few)}): intervals over records" if few else ""
-    return with_note(table, by_relation, of_few)
+    counts = {relations_of(sample) for sample in samples} - {None, 0}  # of relations
+    enough = [count for count in counts if not too_few(count)]
+    not_enough = [count for count in counts if too_few(count)]
+    if enough:
+        with_note(table, f"intervals and tests by relation ({_ends(enough)} relations)")
+    if not_enough:
+        over_records = f"too few relations for tests ({_ends(not_enough)}): intervals over records"
+        with_note(table, over_records)
+    return with_note(table)
 
 
 def with_power(

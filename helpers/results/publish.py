@@ -45,44 +45,56 @@ def publish_parts(publication: Publication, into: Archive, *, finished: bool = F
     Where the published run has another source or preset, or more records, nothing is made. If
     ``finished``, nothing is computed, and what is finished is stored. Gives the run's folder.
     """
-    name, about, parts = publication.name, publication.about, publication.parts
+    name = publication.name
+    about = publication.about
     into.check(name, about)
-    known = into.known(name)
-    if known:
-        _check_caption(into.root / known.name, known.about.caption, about.caption)
-    missing = [part for part in parts if not (known and is_published(known, part))]
-    stored = len(parts) - len(missing)
+    stored_run = into.known(name)
+    if stored_run:
+        _check_caption(into.root / stored_run.name, stored_run.about.caption, about.caption)
+    missing = [
+        part for part in publication.parts if not (stored_run and is_published(stored_run, part))
+    ]
+    stored_count = len(publication.parts) - len(missing)
     for part in missing:
         make = part.stored if finished else part.make
-        if make and len(table := make()):
-            names = dict.fromkeys([*(known.tables if known else ()), part.name])
-            caption = publication.caption(names) if publication.caption else about.caption
-            made = About(about.source, {part.name: part.settings}, caption)
-            into.put(name, {part.name: table}, made)
-            known = into.known(name)
-            stored += 1
-    if not stored:
+        table = make() if make else None
+        if table is None or not len(table):
+            continue
+        names_before = stored_run.tables if stored_run else ()
+        names = dict.fromkeys([*names_before, part.name])
+        caption = publication.caption(names) if publication.caption else about.caption
+        into.put(name, {part.name: table}, About(about.source, {part.name: part.settings}, caption))
+        stored_run = into.known(name)
+        stored_count += 1
+    if not stored_count:
         raise UserError(f"nothing of {name} is finished; nothing was stored")
     return into.folder(name)
 
 
 def is_published(run: Run, part: Part) -> bool:
     """Whether a run has a part's table, made with the same settings and holding all of its cases."""
-    made = run.about.settings.get(part.name, {})
-    if part.name not in run.tables or made != as_read(part.settings):
+    settings = run.about.settings.get(part.name, {})
+    if part.name not in run.tables or settings != as_read(part.settings):
         return False
     return not part.cases or set(part.cases) <= set(run.tables[part.name]["case_id"])
 
 
-def _check_caption(place: Path, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _check_caption(folder: Path, stored: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Refuse another preset, or records without those that are there: captions state those of all tables."""
-    for name, there in known.items():
-        here = as_read(new).get(name, {})
-        words = ""
-        if isinstance(there, dict) and not there.keys() <= here.keys():
-            words = "has records that this run lacks: draw the same"
-        presets = [str(each).partition(" (")[0] for each in (there, here)]
-        if name == "preset" in new and presets[0] != presets[1]:
-            words = f"is of preset {presets[0]}, this run of {presets[1]}: give the former"
-        if words:
-            raise ArchiveError(f"{place} {words}, or publish under --name NAME")
+    new_values = as_read(new)
+    for name, stored_value in stored.items():
+        new_value = new_values.get(name, {})
+        fault = ""
+        if isinstance(stored_value, dict) and not stored_value.keys() <= new_value.keys():
+            fault = "has records that this run lacks: draw the same"
+        if name == "preset" and name in new:
+            stored_preset, new_preset = _preset_name(stored_value), _preset_name(new_value)
+            if stored_preset != new_preset:
+                fault = f"is of preset {stored_preset}, this run of {new_preset}: give the former"
+        if fault:
+            raise ArchiveError(f"{folder} {fault}, or publish under --name NAME")
+
+
+def _preset_name(words: object) -> str:
+    """A preset's name from its words in captions, "tuned" of "tuned (its sources)"."""
+    return str(words).partition(" (")[0]

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from helpers import __version__
 from helpers.paths import PACKAGED, file_name
 from helpers.results.figure import drawing, published_figures
+from helpers.results.notes import note_of
 from helpers.results.style import in_style, save_figure
 
 if TYPE_CHECKING:
@@ -68,15 +69,20 @@ def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
 def table_output(
     table: pd.DataFrame, *, title: str = "", decimals: int = 2, index: bool = True
 ) -> dict[str, str]:
-    """A table as HTML and as plain text, which a check compares; with the line ``attrs["below"]``."""
+    """A table as HTML and as plain text, which a check compares; with its ``note_of`` below it."""
     number = f"{{:.{decimals}f}}".format
     text = table.to_string(index=index, float_format=number, na_rep="–")
-    note = table.attrs.get("below", "")
-    above, below = (f"<p>{escape(t)}</p>" if t else "" for t in (title, note))
+    note = note_of(table)
+    above = _paragraph(title)
+    below = _paragraph(note)
     return {
         "text/plain": "\n".join(filter(None, (title, text, note))),
         "text/html": _LOOK + above + table_html(table, decimals=decimals, index=index) + below,
     }
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>" if text else ""
 
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:

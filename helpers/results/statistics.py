@@ -344,19 +344,19 @@ def _sign_flips(units: Units) -> tuple[float, float, float]:
     of the ranges that hold zero, and the interval all δ that 5 % of the ranges hold.
     """
     flipped = _sign_patterns(int((units.sums != 0).sum()), int((units.sums == 0).sum()))
-    order = np.argsort(
-        units.sums == 0, kind="stable"
-    )  # those that change come first, as in a pattern
+    # Those that change come first, as in a pattern.
+    order = np.argsort(units.sums == 0, kind="stable")
     part_sums = flipped @ units.sums[order]  # [patterns]
     part_sizes = flipped @ units.sizes[order]
     with np.errstate(invalid="ignore", divide="ignore"):
-        part = part_sums / part_sizes
-        rest = (units.sums.sum() - part_sums) / (units.sizes.sum() - part_sizes)
+        part_means = part_sums / part_sizes
+        other_means = (units.sums.sum() - part_sums) / (units.sizes.sum() - part_sizes)
     negligible = 1e-9 * np.abs(units.sums).max()
-    part, rest = (np.where(np.abs(means) <= negligible, 0.0, means) for means in (part, rest))
+    part_means = np.where(np.abs(part_means) <= negligible, 0.0, part_means)
+    other_means = np.where(np.abs(other_means) <= negligible, 0.0, other_means)
     is_whole = (part_sizes == 0) | (part_sizes == units.sizes.sum())  # as far from any δ
-    lows = np.where(is_whole, -np.inf, np.minimum(part, rest))
-    highs = np.where(is_whole, np.inf, np.maximum(part, rest))
+    lows = np.where(is_whole, -np.inf, np.minimum(part_means, other_means))
+    highs = np.where(is_whole, np.inf, np.maximum(part_means, other_means))
     last = int(np.ceil(LEVEL * len(lows) - 1e-9)) - 1
     low = float(np.partition(lows, last)[last])
     high = -float(np.partition(-highs, last)[last])

@@ -74,29 +74,30 @@ class Results:
         A chunk with a damaged part is removed with a warning; its records count as not done. Where two
         processes computed the same record, the first part by name is taken.
         """
-        found: list[pd.DataFrame] = []
-        seen: set[int] = set()
+        tables: list[pd.DataFrame] = []
+        read_cases: set[int] = set()
         for path in sorted(self.folder.glob(f"{kind}-*-*.parquet")):
             table = self._part(path)
-            fresh = table[~table["case_id"].isin(seen)]
-            seen |= set(fresh["case_id"].tolist())
-            found.append(fresh)
-        if not found:
+            new_rows = table[~table["case_id"].isin(read_cases)]
+            read_cases |= set(new_rows["case_id"].tolist())
+            tables.append(new_rows)
+        if not tables:
             return _NONE.copy()
-        together = pd.concat(found, ignore_index=True)
-        return together.sort_values("case_id", kind="stable", ignore_index=True)
+        joined = pd.concat(tables, ignore_index=True)
+        return joined.sort_values("case_id", kind="stable", ignore_index=True)
 
     def _part(self, path: Path) -> pd.DataFrame:
         """A part whose whole chunk is as it was written, else no rows."""
-        chunk = sorted(self.folder.glob(f"*-{path.stem.split('-')[1]}-*.parquet"))
+        _, number, _ = path.stem.split("-")
+        paths_of_chunk = sorted(self.folder.glob(f"*-{number}-*.parquet"))
         try:
-            for part in chunk:
-                read_kept(part, Path.exists)
+            for path_of_chunk in paths_of_chunk:
+                read_kept(path_of_chunk, Path.exists)
             return read_kept(path, pd.read_parquet)
         except DamagedError as error:
             with suppress(OSError):  # a read-only disk
-                for part in chunk:
-                    part.unlink(missing_ok=True)
+                for path_of_chunk in paths_of_chunk:
+                    path_of_chunk.unlink(missing_ok=True)
             warnings.warn(f"{error}; the records of its chunk will be computed again", stacklevel=3)
             return _NONE
         except FileNotFoundError:  # another process found the damage first
@@ -145,9 +146,9 @@ class Cases(Generic[Case]):
         """What is stored of these cases, whether all are done or not."""
         case_ids = {number: case_id for case_id, number in self._numbers.items()}
         table = results.read(kind)
-        own = table[table["case_id"].isin(list(case_ids))]
-        named = own.assign(case_id=own["case_id"].map(case_ids).astype("int64"))
-        return named.sort_values("case_id", kind="stable", ignore_index=True)
+        rows = table[table["case_id"].isin(list(case_ids))]
+        numbered = rows.assign(case_id=rows["case_id"].map(case_ids).astype("int64"))
+        return numbered.sort_values("case_id", kind="stable", ignore_index=True)
 
     @cached_property
     def _numbers(self) -> dict[int, int]:

@@ -97,7 +97,7 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
     """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
     chains = strongest_chains(edit, facts)
     widest = max(map(len, chains), default=1)
-    drawn, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
+    fig, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
     box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
     for row, (names, ratios) in enumerate(chains.items()):
         for column, name in enumerate(names):
@@ -111,7 +111,7 @@ def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figu
     steps = [ratio for ratios in chains.values() for ratio in ratios]
     finding = f"{sum(ratio < 0.5 for ratio in steps)} of {len(steps)} steps keep less than half"
     note = "Share of each step's probability that is left; orange: below half"
-    return with_caption(drawn, f"{finding} of their probability", f"{caption}\n{note}")
+    return with_caption(fig, f"{finding} of their probability", f"{caption}\n{note}")
 
 
 def draw_graph(
@@ -129,8 +129,9 @@ def draw_graph(
         box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
         name = without_mathematics(textwrap.fill(graph.nodes[node]["label"], 16))
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
-        below, _ = (axes.text(x, y, name, zorder=z, bbox=box, **_BOX) for z in (2, 4))
-        boxes[node] = below.get_bbox_patch()
+        below_arrows = axes.text(x, y, name, zorder=2, bbox=box, **_BOX)
+        axes.text(x, y, name, zorder=4, bbox=box, **_BOX)
+        boxes[node] = below_arrows.get_bbox_patch()
     for tail, head in graph.edges:
         colour, line = STATES[(states or {}).get((tail, head), "kept")]
         bend = 0.22 if (tail, head) == tuple(ends) else 0.12  # the direct link keeps clear of boxes
@@ -150,11 +151,11 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
     links = [step.key for chain in growth.chains for step in chain]
     passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
-    drawn, axes = plt.subplots(figsize=(6.6, 0.28 * len(passed) + 2.2))
+    fig, axes = plt.subplots(figsize=(6.6, 0.28 * len(passed) + 2.2))
     draw_graph(passed, growth.fact.subject, growth.fact.object, axes)
     more = growth.graph.number_of_edges() - passed.number_of_edges()
     finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
-    return with_caption(drawn, finding, f"{caption}; {more} further links are on no chain")
+    return with_caption(fig, finding, f"{caption}; {more} further links are on no chain")
 
 
 @figure("06_graph_before_and_after")
@@ -165,8 +166,8 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
     """
     ends, after = (comparable(edit.subject), comparable(edit.original)), moments["after"]
     graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
-    drawn = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread
-    for axes, (moment, states) in zip(drawn.subplots(2, 1), moments.items(), strict=True):
+    fig = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread
+    for axes, (moment, states) in zip(fig.subplots(2, 1), moments.items(), strict=True):
         draw_graph(graph, *ends, axes, states)
         axes.set_title(f"{moment} the edit", loc="left")
     left = [after[edge] for edge in graph.edges].count("kept")
@@ -175,19 +176,20 @@ def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figur
     note = f"Known links that lead there, of {len(after)}. Those kept may be less probable"
     words = f"{edited}\n{caption}\n{note}"
     return with_caption(
-        drawn, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words
+        fig, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words
     )
 
 
 def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
     """Known links that lead from one node to another; all of the graph where none do."""
-    known = graph.copy()
-    known.remove_edges_from([edge for edge in graph.edges if states[edge] != "known"])
-    if not nx.has_path(known, start, goal):
+    known_links = graph.copy()
+    known_links.remove_edges_from([edge for edge in graph.edges if states[edge] != "known"])
+    if not nx.has_path(known_links, start, goal):
         return graph
-    on = {start, goal, *(nx.descendants(known, start) & nx.ancestors(known, goal))}
-    known.remove_nodes_from([node for node in graph if node not in on])
-    return known
+    between = nx.descendants(known_links, start) & nx.ancestors(known_links, goal)
+    passed = {start, goal, *between}
+    known_links.remove_nodes_from([node for node in graph if node not in passed])
+    return known_links
 
 
 @figure("06_case", each=("number", lambda run: ()))

@@ -39,20 +39,22 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
     """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, comparable(edit.original)) | {comparable(edit.original)}
-    asked = {edit.prompt} | ({edit.direct_fact.prompt} if edit.direct_fact else set())
+    edited_prompts = {edit.prompt}
+    if edit.direct_fact:
+        edited_prompts.add(edit.direct_fact.prompt)
     firsts: dict[str, dict[str, ChainFact]] = {}
     for chain in edit.chains:
         first = chain.facts[0]
-        if first.prompt not in asked:
+        if first.prompt not in edited_prompts:
             firsts.setdefault(first.prompt, {})[first.key[2]] = first
-    found = []
+    questions = []
     for prompt, facts in firsts.items():
         rivals = rivals_of(next(iter(facts.values())), edit, kinds, most=None)
         harmless = tuple(name for name in rivals if comparable(name) not in leading)
         if harmless:
             correct = tuple(fact.object for fact in facts.values())
-            found.append(FurtherQuestion(prompt, correct, harmless))
-    return found
+            questions.append(FurtherQuestion(prompt, correct, harmless))
+    return questions
 
 
 def deep_edits(
@@ -63,24 +65,26 @@ def deep_edits(
     A question's new answer is drawn from its ``PLAUSIBLE`` most probable harmless ones (per token, on the
     unedited model); each question has its own stream of the seed.
     """
-    asked = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
-    texts = [Question(q.prompt.replace("{}", edit.subject), q.harmless) for edit, q in asked]
-    scores = score_answers(lm, texts).groupby("question")
-    requests = {e.case_id: {_beginning(e.prompt): request_of(e, kinds)} for e in edits}
-    for (edit, question), (_, group) in zip(asked, scores, strict=True):
+    further = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
+    scored = [Question(q.prompt.replace("{}", edit.subject), q.harmless) for edit, q in further]
+    scores = score_answers(lm, scored).groupby("question")
+    requests = {edit.case_id: {_beginning(edit.prompt): request_of(edit, kinds)} for edit in edits}
+    for (edit, question), (_, group) in zip(further, scores, strict=True):
         best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)
         number = zlib.crc32(question.prompt.encode())
         stream = np.random.default_rng([seed, edit.case_id, number])
         target = question.harmless[int(stream.choice(best))]
-        own = requests[edit.case_id]
-        key = _beginning(question.prompt)
-        if first := own.get(key):
-            own[key] = replace(first, further=(*first.further, (question.prompt, target)))
+        by_beginning = requests[edit.case_id]
+        beginning = _beginning(question.prompt)
+        if first := by_beginning.get(beginning):
+            further_prompts = (*first.further, (question.prompt, target))
+            by_beginning[beginning] = replace(first, further=further_prompts)
         else:
             request = EditRequest(edit.subject, question.prompt, target, question.correct)
-            own[key] = replace(request, record=str(edit.case_id))
-    return [list(own.values()) for own in requests.values()]
+            by_beginning[beginning] = replace(request, record=str(edit.case_id))
+    return [list(by_beginning.values()) for by_beginning in requests.values()]
 
 
 def _beginning(prompt: str) -> str:
+    """The prompt up to its subject."""
     return prompt.partition("{}")[0]

@@ -82,15 +82,17 @@ def rivals_of(
     nearby = {comparable(entity) for entity in entities}
 
     def competing(candidates: Iterable[str]) -> list[str]:
-        found = {comparable(entity): entity for entity in sorted(candidates, reverse=True)}
-        order = sorted(set(found) - excluded, key=lambda name: (name not in nearby, name))
-        return [found[name] for name in order]
+        spellings = {comparable(entity): entity for entity in sorted(candidates, reverse=True)}
+        order = sorted(set(spellings) - excluded, key=lambda name: (name not in nearby, name))
+        return [spellings[name] for name in order]
 
     alike = competing(kinds.get(kind_of_question(fact.question), ()))
     if len(alike) < _MIN_RIVALS:
         return tuple(competing(entities)[:most])
-    own = sum(comparable(name) in nearby for name in alike)
-    return tuple(alike if most is None else alike[: max(most, own)])
+    if most is None:
+        return tuple(alike)
+    nearby_count = sum(comparable(name) in nearby for name in alike)
+    return tuple(alike[: max(most, nearby_count)])
 
 
 def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
@@ -104,28 +106,28 @@ def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
 
 def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
-    found: list[Probe] = []
+    probes: list[Probe] = []
     for item, fact in enumerate(edit.facts):
         new = edit.new if comparable(fact.object) == comparable(edit.original) else None
         rivals = rivals_of(fact, edit, kinds)
-        found.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
+        probes.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
         if comparable(fact.subject) == comparable(edit.subject):
             statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
             missing = f'Question: Who or what is missing in "{statement}"?\nAnswer:'
             whole = f"Is it true that {fact.cloze} {fact.object}? Answer yes or no."
             yes_no = f"Question: {whole}\nAnswer:"
-            found += [
+            probes += [
                 Probe(edit.case_id, "reverse", item, missing, fact.subject),
                 Probe(edit.case_id, "yes_no", item, yes_no, "yes", "no"),
             ]
     direct = edit.prompt.replace("{}", edit.subject)
-    prompts = [("edit", 0, direct)]
-    prompts += [("paraphrase", i, text.format(direct)) for i, text in enumerate(PARAPHRASES)]
-    found += [Probe(edit.case_id, *asked, edit.original, edit.new) for asked in prompts]
-    return found + [
-        Probe(edit.case_id, "neighbour", item, fact.cloze, fact.object, edit.new)
-        for item, fact in enumerate(neighbours_of(edit, edits))
-    ]
+    probes.append(Probe(edit.case_id, "edit", 0, direct, edit.original, edit.new))
+    for item, paraphrase in enumerate(PARAPHRASES):
+        prompt = paraphrase.format(direct)
+        probes.append(Probe(edit.case_id, "paraphrase", item, prompt, edit.original, edit.new))
+    for item, fact in enumerate(neighbours_of(edit, edits)):
+        probes.append(Probe(edit.case_id, "neighbour", item, fact.cloze, fact.object, edit.new))
+    return probes
 
 
 def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
@@ -141,13 +143,15 @@ def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
     direct = edit.direct_fact
     kind = kind_of_question(direct.question) if direct else ""
     relation = {edit.prompt} | ({direct.prompt} if direct else set())
-    own = {fact.key for fact in edit.facts}
-    ranks: list[list[ChainFact]] = [[], [], []]
+    graph_keys = {fact.key for fact in edit.facts}
+    of_relation: list[ChainFact] = []
+    of_kind: list[ChainFact] = []
+    of_graph: list[ChainFact] = []
     for fact in facts.values():
         if fact.prompt in relation:
-            ranks[0].append(fact)
+            of_relation.append(fact)
         elif kind_of_question(fact.question) == kind:
-            ranks[1].append(fact)
-        elif fact.key in own:
-            ranks[2].append(fact)
-    return [fact for rank in ranks for fact in rank][:MAX_NEIGHBOURS]
+            of_kind.append(fact)
+        elif fact.key in graph_keys:
+            of_graph.append(fact)
+    return [*of_relation, *of_kind, *of_graph][:MAX_NEIGHBOURS]

@@ -16,7 +16,7 @@ from helpers.editing.editor import Editor, Memo, Memoised, with_memo
 from helpers.editing.presets import preset_words
 from helpers.models import LanguageModel, load
 from helpers.paths import RUNS, file_name, run_name
-from helpers.results.archive import About
+from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
@@ -30,26 +30,38 @@ def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
     lm = load(params["model"], dtype=params["dtype"], device=params["device"])
     edits = load_edits(params["benchmark"])
-    common = {name: params[name] for name in ("preset", "corpus")}
+    preset = params["preset"]
+    corpus = params["corpus"]
     memo: Memo = {}  # what several methods need, found once
-    options = {**common, "seed": params["seed"], "progress": True, "memo": memo}
-    editors = {
-        method: with_memo(build_editor(method, lm, **options), memo) for method in params["methods"]
-    }
+    editors = {}
+    for method in params["methods"]:
+        editor = build_editor(
+            method,
+            lm,
+            preset=preset,
+            corpus=corpus,
+            seed=params["seed"],
+            progress=True,
+            memo=memo,
+        )
+        editors[method] = with_memo(editor, memo)
     runs = runs_of(params, lm, edits)
     universe = runs[0].settings()["universe"]
-    layout, name = params["benchmark"], lm.name
-    of = Path(layout).name.removesuffix(".json")
-    content = f" ({universe})" * layout.endswith(".json")  # of your own file
+    layout = params["benchmark"]
+    if layout == "2025-06":  # the paper's edits: such a run has the model's name alone
+        name = file_name(lm.name)
+    else:
+        name = run_name(lm.name, Path(layout).name.removesuffix(".json"))
+    is_own_file = layout.endswith(".json")
+    source = f"{layout} ({universe})" if is_own_file else layout
     return Publication(
-        # June 2025's edits are the paper's: such a run has the model's name alone.
-        file_name(name) if layout == "2025-06" else run_name(name, of),
-        About({**lm.identity, "layout": layout + content, **common}),
+        name,
+        About({**lm.identity, "layout": source, "preset": preset, "corpus": corpus}),
         [
             *parts_of(runs, editors, params["modes"]),
             Part("chains", {"edits": universe}, lambda: chain_index(edits)),
         ],
-        partial(_preset, name, params["preset"]),
+        partial(_preset, lm.name, preset),
     )
 
 
@@ -62,55 +74,75 @@ def runs_of(
         drawn["max_new_tokens"] = params["max_new_tokens"]
     answers = ANSWERS if params["first_line"] else replace(ANSWERS, stop=None)
     sampling = {"sampled": replace(answers, **drawn), "texts": replace(TEXTS, **drawn)}
-    how = {name: params[name] for name in ("samples", "seed", "rivals")}
-    how |= {"layout": params["benchmark"], "aliases": load_aliases(params["benchmark"])}
-    how |= {"store": ResultsStore(RUNS / "results")}
-    all_of = partial(ThinkEditRun, lm, edits[: params["first"]], edits, **how)
-    return [all_of(estimator=e, sampling=sampling.get(e)) for e in params["estimators"]]
+    return [
+        ThinkEditRun(
+            lm,
+            edits[: params["first"]],
+            universe=edits,
+            aliases=load_aliases(params["benchmark"]),
+            store=ResultsStore(RUNS / "results"),
+            layout=params["benchmark"],
+            estimator=estimator,
+            samples=params["samples"],
+            sampling=sampling.get(estimator),
+            seed=params["seed"],
+            rivals=params["rivals"],
+        )
+        for estimator in params["estimators"]
+    ]
 
 
 def parts_of(
     runs: Sequence[ThinkEditRun], editors: Mapping[str, Editor], modes: Sequence[str]
 ) -> list[Part]:
-    """Tables of the unedited model, then of each method and mode, "ESTIMATOR: METHOD, MODE".
+    """Tables of the unedited model, then of each method and mode; their kind is the estimator.
 
     Where responses are drawn, "none, again" holds a second draw of the unedited model. An edit is made
     once; one that was given up has no rows, unless it is part of a sequence.
     """
-    once = lru_cache(maxsize=1)(lambda method: Memoised(editors[method], {}))
+    memoised = lru_cache(maxsize=1)(lambda method: Memoised(editors[method], {}))
 
     def rows(run: ThinkEditRun, method: str, mode: str, *, make: bool = False) -> pd.DataFrame:
         if method not in editors:
             return run.before().assign(method=method, mode=mode)
         if make:
-            run.after(once(method), mode)
-        table, lost = run.read(editors[method], mode), set[int]()
-        for each in runs if mode not in SEQUENCES else ():
-            made = each.read(editors[method], mode, "edits")
-            lost |= set(made.loc[made["failure"] != "", "case_id"]) if len(made) else set()
-        return table[~table["case_id"].isin(lost)].assign(method=method, mode=mode)
+            run.after(memoised(method), mode)
+        table = run.read(editors[method], mode)
+        given_up: set[int] = set()
+        if mode not in SEQUENCES:
+            for any_run in runs:
+                edit_rows = any_run.read(editors[method], mode, "edits")
+                if len(edit_rows):
+                    failed = edit_rows["failure"] != ""
+                    given_up |= set(edit_rows.loc[failed, "case_id"])
+        return table[~table["case_id"].isin(given_up)].assign(method=method, mode=mode)
 
     def part(run: ThinkEditRun, method: str, mode: str) -> Part:
         settings: dict[str, Any] = {"scoring_version": SCORING_VERSION[run.estimator]}
         if run.estimator != "exact":
-            names = ("temperature", "seed", "max_new_tokens")
             settings["samples"] = run.samples
-            settings |= {name: getattr(run.drawn, name) for name in names}
+            settings["temperature"] = run.drawn.temperature
+            settings["seed"] = run.drawn.seed
+            settings["max_new_tokens"] = run.drawn.max_new_tokens
             settings["first_line"] = run.drawn.stop is not None
         if method in editors:
             settings |= editors[method].settings()
-        settings |= run.of_mode(mode) | ({} if run.rivals else {"rivals": False})
+        settings |= run.of_mode(mode)
+        if not run.rivals:
+            settings["rivals"] = False
         stored = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
-        title = f"{run.estimator}: {method}, {mode}"
-        return Part(title, settings, partial(stored, make=True), stored, cases)
+        name = str(TableKey(run.estimator, method, mode))
+        return Part(name, settings, partial(stored, make=True), stored, cases)
 
     unedited = [part(run, "none", BEFORE) for run in runs]
     unedited += [part(run.again(), "none", AGAIN) for run in runs if run.estimator == "sampled"]
-    edited = [part(run, *asked) for asked in product(editors, modes) for run in runs]
+    edited = [part(run, method, mode) for method, mode in product(editors, modes) for run in runs]
     return unedited + edited
 
 
 def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:
-    methods = {name.partition(": ")[2].rpartition(", ")[0] for name in names} - {"", "none"}
+    """The preset's words in captions, for the methods that the run has tables of."""
+    keys = [TableKey.parse(name) for name in names]
+    methods = {key.method for key in keys if key.kind} - {"none"}  # "chains" has no kind
     return {"preset": preset_words(model, preset, sorted(methods))}

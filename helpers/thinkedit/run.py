@@ -72,12 +72,12 @@ class ThinkEditRun:
             )
             for edit in self.edits
         ]
-        chosen = foreign_records(topics, seed=self.seed)
-        pairs = zip(self.edits, chosen, strict=True)
-        return {edit.case_id: self.edits[place] for edit, place in pairs}
+        indices = foreign_records(topics, seed=self.seed)
+        pairs = zip(self.edits, indices, strict=True)
+        return {edit.case_id: self.edits[index] for edit, index in pairs}
 
     def again(self) -> ThinkEditRun:
-        """The same with other random numbers: what two draws of one model differ by."""
+        """This run with other random numbers, which shows what two draws of one model differ by."""
         return replace(self, sampling=replace(self.drawn, seed=self.drawn.seed + 1))
 
     def before(self) -> pd.DataFrame:
@@ -88,7 +88,8 @@ class ThinkEditRun:
         """Scores under the edits; a UserError if they cannot be asked about, or every edit is given up."""
         one_of("mode", mode, MODES)
         table = self._completed(partial(self._edited, editor, mode), editor, mode)
-        if all(reasons := list(self.read(editor, mode, "edits")["failure"])):
+        reasons = list(self.read(editor, mode, "edits")["failure"])
+        if all(reasons):
             raise UserError(f"{editor.method}: the edit was given up: {reasons[0]}")
         return table
 
@@ -102,25 +103,25 @@ class ThinkEditRun:
         edits = self.in_order(mode, edits)
         updates = self._updates(editor, mode, edits)
         failures = [update.diagnostics.get("failure", "") for update in updates]
-        made = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
-        sequence = mode in SEQUENCES
-        if sequence:  # one edited model on the device at a time
+        edit_rows = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
+        if mode in SEQUENCES:  # one edited model on the device at a time
             table = self._scored(edits, updates[-1:], [0] * len(edits))
         else:
             table = self._scored(edits, updates, range(len(edits)))
         if self.estimator == "exact":
-            if sequence and table["original_sum"].isna().any():
+            if mode in SEQUENCES and table["original_sum"].isna().any():
                 raise UserError(f"{editor.method}: a score is not finite; use a wider dtype")
-            made = flag_unusable(made, table, "original_sum")
-        return {"scores": table, "edits": made}
+            edit_rows = flag_unusable(edit_rows, table, "original_sum")
+        return {"scores": table, "edits": edit_rows}
 
     def _updates(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> list[Update]:
         """One update for each edit; in a sequence it holds all edits up to its own."""
         if mode == "deep":
-            asked = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
-            return [_whole(editor.edit_jointly(each)) for each in asked]
-        made = [self.foreign[edit.case_id] for edit in edits] if mode == PLACEBO else edits
-        requests = [probes.request_of(edit, self.kinds) for edit in made]
+            requests_by_edit = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
+            return [_whole(editor.edit_jointly(requests)) for requests in requests_by_edit]
+        if mode == PLACEBO:
+            edits = [self.foreign[edit.case_id] for edit in edits]
+        requests = [probes.request_of(edit, self.kinds) for edit in edits]
         if mode in SEQUENCES:  # kept on the CPU: RECT's updates are dense
             return [update.to("cpu") for update in editor.edit_sequentially(requests)]
         return editor.edit(requests)
@@ -132,18 +133,33 @@ class ThinkEditRun:
         owners: Sequence[int] | None = None,
     ) -> pd.DataFrame:
         """Scores by the estimator, under the updates that own the edits (default: none)."""
-        drawn: dict[str, Any] = {"n": self.samples, "sampling": self.drawn}
-        under: dict[str, Any] = {"updates": updates, "owners": owners}
         if self.estimator == "texts":
-            return scores.text_scores(self.lm, edits, self.universe, **drawn, **under)
+            return scores.text_scores(
+                self.lm,
+                edits,
+                self.universe,
+                n=self.samples,
+                sampling=self.drawn,
+                updates=updates,
+                owners=owners,
+            )
         if self.estimator == "sampled":
-            return scores.sampled_scores(self.lm, edits, self.aliases, **drawn, **under)
-        asked, owner_of = list[Probe](), list[int]()
+            return scores.sampled_scores(
+                self.lm,
+                edits,
+                self.aliases,
+                n=self.samples,
+                sampling=self.drawn,
+                updates=updates,
+                owners=owners,
+            )
+        probes_of_edits: list[Probe] = []
+        probe_owners: list[int] = []
         for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
-            own = self._probes(edit)
-            asked += own if self.rivals else [replace(probe, rivals=()) for probe in own]
-            owner_of += [owner] * len(own)
-        return scores.exact_scores(self.lm, asked, self.aliases, updates, owner_of)
+            for probe in self._probes(edit):
+                probes_of_edits.append(probe if self.rivals else replace(probe, rivals=()))
+                probe_owners.append(owner)
+        return scores.exact_scores(self.lm, probes_of_edits, self.aliases, updates, probe_owners)
 
     def _probes(self, edit: Edit) -> list[Probe]:
         return probes.probes_of(edit, self.universe, self.kinds)
@@ -164,8 +180,8 @@ class ThinkEditRun:
 
     def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[Edit], Results]:
         """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
-        how = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
-        settings = {**self.settings(), **how, **self.of_mode(mode)}
+        of_editor = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
+        settings = {**self.settings(), **of_editor, **self.of_mode(mode)}
         of_all = self.estimator == "texts" or mode in (*SEQUENCES, "deep")
         if not of_all:
             del settings["layout"], settings["universe"]
@@ -195,21 +211,28 @@ class ThinkEditRun:
 
     def _content(self, edit: Edit) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
-        asked = [asdict(probe) for probe in self._probes(edit)]
-        return asdict(edit), str(probes.request_of(edit, self.kinds)), asked
+        probe_values = [asdict(probe) for probe in self._probes(edit)]
+        return asdict(edit), str(probes.request_of(edit, self.kinds)), probe_values
 
     def _content_under_foreign(self, edit: Edit) -> Any:
-        """Also the other edit, under which this one's rows are scored."""
+        """An edit's content, and the other edit under which its rows are scored."""
         foreign = self.foreign[edit.case_id]
         return self._content(edit), str(probes.request_of(foreign, self.kinds))
 
     def settings(self) -> dict[str, Any]:
         """Everything the scores depend on besides the editor and the mode."""
-        how: dict[str, Any] = {"scored_by": {"answers": Question.version}}
+        scoring: dict[str, Any] = {"scored_by": {"answers": Question.version}}
         if self.estimator != "exact":
-            drawn = {"samples": self.samples, "sampling": asdict(self.drawn)}
-            how = {"scored_by": {"responses": Sampling.version}, **drawn}
-        aliases = {name: list(others) for name, others in self.aliases.items()}
+            scoring = {
+                "scored_by": {"responses": Sampling.version},
+                "samples": self.samples,
+                "sampling": asdict(self.drawn),
+            }
+        if not self.rivals:
+            scoring["rivals"] = False
+        if self.estimator != "texts":
+            aliases = {name: list(others) for name, others in self.aliases.items()}
+            scoring["aliases"] = settings_key(aliases)
         return {
             "benchmark": "thinkedit",
             "layout": self.layout,
@@ -217,17 +240,15 @@ class ThinkEditRun:
             **self.lm.identity,
             "estimator": self.estimator,
             "scoring_version": SCORING_VERSION[self.estimator],
-            **how,
-            **({} if self.rivals else {"rivals": False}),
-            **({"aliases": settings_key(aliases)} if self.estimator != "texts" else {}),
+            **scoring,
         }
 
 
 def _whole(update: Update) -> Update:
     """The update, or none where a request failed: without it, it would be another edit."""
-    parts = update.diagnostics["edits"]
-    lost = [part["failure"] for part in parts if "failure" in part]
-    if not lost:
+    requests = update.diagnostics["edits"]
+    failures = [request["failure"] for request in requests if "failure" in request]
+    if not failures:
         return update
-    reason = f"{len(lost)} of {len(parts)} requests failed, the first with: {lost[0]}"
+    reason = f"{len(failures)} of {len(requests)} requests failed, the first with: {failures[0]}"
     return Update({}, {**update.diagnostics, "failure": reason})

@@ -7,7 +7,6 @@ or edit the index of its update (-1, the default: the unedited model); ``aliases
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,29 +50,47 @@ def exact_scores(
     scores = score_answers(lm, questions, updates, owners)
     rows = []
     for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
-        row: list[Any] = [probe.case_id, probe.form, probe.item]
-        for names in _asked(probe, aliases):
-            part, group = group.iloc[: len(names)], group.iloc[len(names) :]
-            if names:
-                sums = part["sum"].to_numpy()
-                named = log_naming(sums[exclusive(lm, names)])
-                row += [sums[0], part["tokens"].iloc[0], named]
-            else:
-                row += [np.nan] * 3
-        rows.append([*row, group["mean"].max(), group["sum"].max()])
+        original_names, other_names = _names_of_objects(probe, aliases)
+        first_rival = len(original_names) + len(other_names)
+        rivals = group.iloc[first_rival:]
+        rows.append(
+            [
+                probe.case_id,
+                probe.form,
+                probe.item,
+                *_scores_of_names(lm, original_names, group.iloc[: len(original_names)]),
+                *_scores_of_names(lm, other_names, group.iloc[len(original_names) : first_rival]),
+                rivals["mean"].max(),
+                rivals["sum"].max(),
+            ]
+        )
     return pd.DataFrame(rows, columns=list(EXACT_COLUMNS))
 
 
 def questions_of(probes: Sequence[Probe], aliases: Aliases) -> list[Question]:
     """A question per probe: its accepted names, those of the other object, its rivals."""
-    asked = [(probe, *_asked(probe, aliases)) for probe in probes]
-    return [Question(p.prompt, (*own, *other, *p.rivals)) for p, own, other in asked]
+    questions = []
+    for probe in probes:
+        original_names, other_names = _names_of_objects(probe, aliases)
+        answers = (*original_names, *other_names, *probe.rivals)
+        questions.append(Question(probe.prompt, answers))
+    return questions
 
 
-def _asked(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _names_of_objects(probe: Probe, aliases: Aliases) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Accepted names of the original object, and of the other one."""
-    other = () if probe.other is None else names_of(probe.other, aliases)
-    return names_of(probe.original, aliases), other
+    other_names = () if probe.other is None else names_of(probe.other, aliases)
+    return names_of(probe.original, aliases), other_names
+
+
+def _scores_of_names(
+    lm: LanguageModel, names: tuple[str, ...], scores: pd.DataFrame
+) -> tuple[float, float, float]:
+    """The first name's sum and number of tokens, and the logarithm for any name; NaN without names."""
+    if not names:
+        return np.nan, np.nan, np.nan
+    sums = scores["sum"].to_numpy()
+    return sums[0], scores["tokens"].iloc[0], log_naming(sums[exclusive(lm, names)])
 
 
 def sampled_scores(
@@ -89,23 +106,26 @@ def sampled_scores(
     """Of ``n`` sampled responses (the paper: five) to the question of each (case_id, item), how many name
     its object (``hits``), and the edit's new one (``new_hits``).
     """
-    owner_of = [-1] * len(edits) if owners is None else list(owners)
-    asked: dict[tuple[int, str], int] = {}
-    for place, edit in enumerate(edits):
-        for fact in edit.facts:
-            asked.setdefault((place, fact.question), len(asked))
+    owners_of_edits = [-1] * len(edits) if owners is None else list(owners)
+    # Each edit's questions once, in the order in which they are first asked.
+    questions = list(
+        dict.fromkeys(
+            (index, fact.question) for index, edit in enumerate(edits) for fact in edit.facts
+        )
+    )
     chat = uses_chat(lm, sampling)
-    prompts = [question if chat else answer_prompt(question) for _, question in asked]
-    asked_of = [owner_of[place] for place, _ in asked]
-    responses = sample_responses(lm, prompts, updates, asked_of, n=n, sampling=sampling)
+    prompts = [question if chat else answer_prompt(question) for _, question in questions]
+    prompt_owners = [owners_of_edits[index] for index, _ in questions]
+    responses = sample_responses(lm, prompts, updates, prompt_owners, n=n, sampling=sampling)
+    texts_by_question = dict(zip(questions, responses, strict=True))
     rows = []
-    for place, edit in enumerate(edits):
-        new = names_of(edit.new, aliases)
+    for index, edit in enumerate(edits):
+        new_names = names_of(edit.new, aliases)
         for item, fact in enumerate(edit.facts):
-            drawn = responses[asked[place, fact.question]]
+            texts = texts_by_question[index, fact.question]
             names = names_of(fact.object, aliases)
-            hits = sum(mentions(text, names) for text in drawn)
-            new_hits = sum(mentions(text, new) for text in drawn)
+            hits = sum(mentions(text, names) for text in texts)
+            new_hits = sum(mentions(text, new_names) for text in texts)
             rows.append((edit.case_id, item, hits, new_hits, n))
     return pd.DataFrame(rows, columns=["case_id", "item", "hits", "new_hits", "n"])
 
@@ -126,20 +146,20 @@ def text_scores(
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]
-    texts = sample_responses(lm, subjects, updates, owners, n=n, sampling=sampling)
+    texts_by_edit = sample_responses(lm, subjects, updates, owners, n=n, sampling=sampling)
     rows = []
-    for edit, drawn in zip(edits, texts, strict=True):
-        alike = [consistency(text, _reference(edit), idf=idf) for text in drawn]
-        fluent = [fluency(text) for text in drawn]
-        rows.append((edit.case_id, np.mean(fluent), np.mean(alike)))
+    for edit, texts in zip(edits, texts_by_edit, strict=True):
+        fluencies = [fluency(text) for text in texts]
+        consistencies = [consistency(text, _reference(edit), idf=idf) for text in texts]
+        rows.append((edit.case_id, np.mean(fluencies), np.mean(consistencies)))
     return pd.DataFrame(rows, columns=["case_id", "fluency_averaged", "consistency"])
 
 
 def _reference(edit: Edit) -> str:
-    own, original = comparable(edit.subject), comparable(edit.original)
-    statements = (
-        f"{fact.cloze} {edit.new if comparable(fact.object) == original else fact.object}."
-        for fact in edit.facts
-        if comparable(fact.subject) == own
-    )
+    """The graph's facts about the edited subject, with the new object in the original one's place."""
+    statements = []
+    for fact in edit.facts:
+        if comparable(fact.subject) == comparable(edit.subject):
+            is_original = comparable(fact.object) == comparable(edit.original)
+            statements.append(f"{fact.cloze} {edit.new if is_original else fact.object}.")
     return " ".join(statements)

@@ -1,9 +1,9 @@
 """Published runs of ThinkEdit and their tables, the paper's in the same form; needs no model.
 
-A run is one model on one layout of the edits. Its tables are "exact: METHOD, MODE", and so "sampled" and
-"texts" ("none, before" is the unedited model, "none, again" another draw of it), and *chains* (which facts
-make up which chains). A measure is the mean over edits of each edit's ratio, at most 1; next to it is the
-ratio pooled as the authors pool, by Definitions 3 and 4 over all edits at once.
+A run is one model on one layout of the edits. Its tables are *chains* (which facts make up which chains)
+and, of each method and mode, *exact*, *sampled* and *texts* (``TableKey``); method *none* in mode *before* is
+the unedited model, in mode *again* another draw of it. A measure is the mean over edits of each edit's ratio,
+at most 1; next to it is the ratio pooled as the authors pool, by Definitions 3 and 4 over all edits at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.editing.editors import distinct, method_label
-from helpers.results.archive import ArchiveError, Run
+from helpers.results.archive import ArchiveError, Run, TableKey
 from helpers.results.notes import with_note, with_power
 from helpers.results.statistics import (
     LEVEL,
@@ -85,28 +85,31 @@ def is_recalled(run: Run) -> bool:
 def model_of(run: Run) -> str:
     """A run's model, with its edits where they are neither the paper's nor of what the model recalls."""
     layout = run.about.source.get("layout", "2025-06")
-    other = not is_recalled(run) and layout != "2025-06"
-    return run.about.source["model"] + f", {layout}" * other
+    model_name = str(run.about.source["model"])
+    if is_recalled(run) or layout == "2025-06":
+        return model_name
+    return f"{model_name}, {layout}"
 
 
 def caption_of_runs(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
     """What scores of a kind are of: models, edits, preset, dtype and device, how samples were drawn."""
-    models: dict[tuple[str, ...], list[str]] = {}
+    models: dict[tuple[str, ...], list[str]] = {}  # by what their scores are of
     for run in runs:
-        made = {**run.about.source, **run.about.caption}
-        first = next(name for name in run.tables if name.startswith(kind))
-        settings = run.about.settings[first]
-        layout = "what it recalls" if is_recalled(run) else made["layout"]
-        own = (
+        source = {**run.about.source, **run.about.caption}
+        first_key = next(key for key in run.keys if key.kind == kind)
+        settings = run.about.settings[str(first_key)]
+        layout = "what it recalls" if is_recalled(run) else source["layout"]
+        parts = (
             f"edits of {f'KnowGIC {layout}' if layout in LAYOUTS else layout}",
-            f"preset {made['preset']}",
-            f"{made['dtype']} on {made['device']}",
+            f"preset {source['preset']}",
+            f"{source['dtype']} on {source['device']}",
             *(f"{name} {settings[name]}" for name in _DRAWN if name in settings),
         )
-        n = run.joined(kind)["case_id"].nunique()
-        models.setdefault(own, []).append(f"{model_words(made['model'])}, {n} edits")
+        edit_count = run.joined(kind)["case_id"].nunique()
+        words_of_model = f"{model_words(source['model'])}, {edit_count} edits"
+        models.setdefault(parts, []).append(words_of_model)
     return "\n".join(
-        ", ".join([f"ours: {'; '.join(names)}", *own, *words]) for own, names in models.items()
+        ", ".join([f"ours: {'; '.join(names)}", *parts, *words]) for parts, names in models.items()
     )
 
 
@@ -114,8 +117,8 @@ def facts_of(
     run: Run, method: str, *, mode: str, rule: Known = DEFAULT, estimator: str = "exact"
 ) -> Table:
     """``metrics.facts_table`` of a method's stored edits; ArchiveError where there are none."""
-    before = f"{estimator}: none, before"
-    after = f"{estimator}: {method}, {mode}"
+    before = str(TableKey(estimator, "none", BEFORE))
+    after = str(TableKey(estimator, method, mode))
     if after not in run.tables:
         raise ArchiveError(f"run {run.name!r} has no {estimator} scores of {method}, {mode}")
     return metrics.facts_table(run.tables[before], run.tables[after], rule=rule)
@@ -129,26 +132,30 @@ def terms_of_runs(
 
     A second draw of the unedited model is a method of every mode, ``UNEDITED_AGAIN``.
     """
-    found = [Table(columns=[*KEYS, "mode", "measure"], dtype=str)]
+    parts = []
     for run in runs:
-        names = [name for name in run.tables if name.startswith(f"{estimator}: ")]
-        modes = dict.fromkeys(name.split(", ")[1] for name in names)
-        edited = [mode for mode in modes if mode not in (BEFORE, AGAIN)]
-        for name in names:
-            method, mode = name.removeprefix(f"{estimator}: ").split(", ")
-            if mode == BEFORE:
-                continue
-            facts = facts_of(run, method, mode=mode, rule=rule, estimator=estimator)
-            terms = metrics.terms_of(facts, run.tables["chains"])
-            if estimator == "exact":
-                success = metrics.success_terms(run.tables[name])
-                terms = pd.concat([terms, success, _of_successful(terms, success)])
-            if mode == AGAIN:
-                keys = {"model": model_of(run), "method": UNEDITED_AGAIN}
-                found += [terms.assign(**keys, mode=each) for each in edited]
+        keys = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
+        modes_of_edits = dict.fromkeys(key.mode for key in keys if key.mode != AGAIN)
+        for key in keys:
+            terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
+            if key.mode == AGAIN:
+                again = terms.assign(method=UNEDITED_AGAIN)
+                parts += [again.assign(mode=mode) for mode in modes_of_edits]
             else:
-                found.append(terms.assign(model=model_of(run), method=method, mode=mode))
-    return pd.concat(found[1:] or found, ignore_index=True)
+                parts.append(terms.assign(method=key.method, mode=key.mode))
+    if not parts:
+        return Table(columns=[*KEYS, "mode", "measure"], dtype=str)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _terms_of_table(run: Run, key: TableKey, rule: Known) -> Table:
+    """The terms of one method in one mode; of exact scores also those of success."""
+    facts = facts_of(run, key.method, mode=key.mode, rule=rule, estimator=key.kind)
+    terms = metrics.terms_of(facts, run.tables["chains"])
+    if key.kind != "exact":
+        return terms
+    success = metrics.success_terms(run.tables[str(key)])
+    return pd.concat([terms, success, _of_successful(terms, success)])
 
 
 def _of_successful(terms: Table, success: Table) -> Table:
@@ -168,10 +175,10 @@ def split_app(found: Table) -> tuple[Table, Table]:
 
 def by_method(found: Table, mode: str) -> dict[tuple[str, str], Table]:
     """Terms of each (model, method) in one mode; ArchiveError where there are no results of it."""
-    own = found[found["mode"] == mode]
-    if own.empty:
+    of_mode = found[found["mode"] == mode]
+    if of_mode.empty:
         raise ArchiveError(f"no results of mode {mode!r}; there are {set(found['mode'])}")
-    return {(str(model), str(method)): part for (model, method), part in own.groupby(KEYS)}
+    return {(str(model), str(method)): terms for (model, method), terms in of_mode.groupby(KEYS)}
 
 
 def measure_table(found: Table, measures: Sequence[str], *, mode: str) -> Table:
@@ -247,16 +254,17 @@ def difference_table(
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
     method that is ``than`` by construction is not compared with it (``distinct``).
     """
-    theirs = by_method(other, other_mode or mode)
+    other_terms = by_method(other, other_mode or mode)
     pairs = {}
-    for (model, method), own in by_method(found, mode).items():
-        terms = theirs.get((model, than or method))
+    for (model, method), second_terms in by_method(found, mode).items():
+        first_terms = other_terms.get((model, than or method))
         same = method == than or (mode not in SEQUENCES and len(distinct([than, method])) == 1)
-        if terms is not None and not (than and same):
-            for measure in measures:
-                first = sums_of(terms[terms["measure"] == measure])
-                second = sums_of(own[own["measure"] == measure])
-                pairs[model, method, measure] = first, second
+        if first_terms is None or (than and same):
+            continue
+        for measure in measures:
+            first = sums_of(first_terms[first_terms["measure"] == measure])
+            second = sums_of(second_terms[second_terms["measure"] == measure])
+            pairs[model, method, measure] = first, second
     return _tested(pairs)
 
 
@@ -288,11 +296,11 @@ def with_placebos(found: Table) -> Table:
 
 def placebo_differences(found: Table) -> Table:
     """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
-    made = set(found["mode"])
-    if PLACEBO not in made:
+    if PLACEBO not in set(found["mode"]):
         raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
-    of_both = {"mode": "independent", "other_mode": PLACEBO}
-    return difference_table(found, found, measures=PLACEBO_MEASURES, **of_both)
+    return difference_table(
+        found, found, mode="independent", other_mode=PLACEBO, measures=PLACEBO_MEASURES
+    )
 
 
 def placebo_lines(found: Table) -> list[str]:
@@ -314,14 +322,13 @@ def placebo_lines(found: Table) -> list[str]:
 
 def orders_table(found: Table) -> Table:
     """A row for each order of a sequence that was made in several; no rows where none was."""
-    made = [mode for mode in SEQUENCES if mode in set(found["mode"])]
-    parts = [
-        measure_table(found, ORDER_MEASURES, mode=mode).assign(order=SEQUENCES.index(mode) + 1)
-        for mode in made
-    ]
+    parts = []
+    for order, mode in enumerate(SEQUENCES, start=1):
+        if mode in set(found["mode"]):
+            parts.append(measure_table(found, ORDER_MEASURES, mode=mode).assign(order=order))
     every = ordered(pd.concat(parts, ignore_index=True))
-    orders = every.groupby(KEYS)["order"].transform("size")
-    return every[orders > 1].reset_index(drop=True)
+    order_count = every.groupby(KEYS)["order"].transform("size")
+    return every[order_count > 1].reset_index(drop=True)
 
 
 def order_lines(found: Table) -> list[str]:
@@ -405,18 +412,19 @@ def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
     """
     rows = []
     for run in runs:
-        scores = run.tables["exact: none, before"]
+        scores = run.tables[str(TableKey("exact", "none", BEFORE))]
         row: dict[str, object] = {"model": model_of(run)}
-        for each in (rule, replace(rule, top=True)):
-            facts = metrics.facts_table(scores, scores, rule=each)
+        for known_rule in (rule, replace(rule, top=True)):
+            facts = metrics.facts_table(scores, scores, rule=known_rule)
             chains = metrics.chain_table(facts, run.tables["chains"])
-            known, deducible = facts["known_before"].sum(), chains["kept"].sum()
-            words = "of any probability" if each.top else f"of at least {each.threshold:g}"
-            row[f"facts {words}"] = f"{known} of {len(facts)}"
-            row[f"chains {words}"] = f"{deducible} of {len(chains)}"
+            words = f"of at least {rule.threshold:g}"
+            if known_rule.top:
+                words = "of any probability"
+            row[f"facts {words}"] = f"{facts['known_before'].sum()} of {len(facts)}"
+            row[f"chains {words}"] = f"{chains['kept'].sum()} of {len(chains)}"
         row["named once in five"] = "n/a"
         if "sampled" in run.kinds:
-            named = run.tables["sampled: none, before"]["hits"] > 0
+            named = run.tables[str(TableKey("sampled", "none", BEFORE))]["hits"] > 0
             row["named once in five"] = with_interval(share_interval(named.astype(float)))
         rows.append(row)
     printed = published_table("thinkedit_appendix_a")
@@ -433,13 +441,11 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
     """
     parts = []
     for run in runs:
-        for name in run.tables:
-            kind, _, made = name.partition(": ")
-            if kind == "exact" and made.split(", ")[1] in (BEFORE, mode):
-                scores = run.tables[name]
+        for key in run.keys:
+            if key.kind == "exact" and key.mode in (BEFORE, mode):
+                scores = run.tables[str(key)]
                 if {*_FORMS} <= {*scores["form"]}:
-                    method = made.split(", ")[0]
-                    parts.append(_forms(scores).assign(model=model_of(run), method=method))
+                    parts.append(_forms(scores).assign(model=model_of(run), method=key.method))
     if not parts:
         raise ArchiveError(
             "no run asks for subjects, or with yes or no: publish with KnowGIC's edits"
@@ -449,11 +455,11 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
 
 def _forms(scores: Table) -> Table:
     """One row: each form's mean over edits, of the facts that all forms ask for."""
-    asked = scores[scores["form"].isin(list(_FORMS))]
-    yes = (asked["original_sum"] > asked["other_sum"]).astype(float)
-    answer = np.exp(asked["original_named"]).where(asked["form"] != "yes_no", yes)
-    asked = asked.assign(answer=answer.astype(float))
-    by_fact = asked.pivot(index=["case_id", "item"], columns="form", values="answer").dropna()
+    in_forms = scores[scores["form"].isin(list(_FORMS))]
+    yes = (in_forms["original_sum"] > in_forms["other_sum"]).astype(float)
+    answer = np.exp(in_forms["original_named"]).where(in_forms["form"] != "yes_no", yes)
+    in_forms = in_forms.assign(answer=answer.astype(float))
+    by_fact = in_forms.pivot(index=["case_id", "item"], columns="form", values="answer").dropna()
     by_edit = by_fact.groupby("case_id").mean()
     means = by_edit.mean().rename(_FORMS).to_frame().T
     return means.assign(edits=len(by_edit), facts=len(by_fact))
@@ -461,10 +467,9 @@ def _forms(scores: Table) -> Table:
 
 def text_table(runs: Sequence[Run], *, mode: str) -> Table:
     """Mean fluency (bits) and consistency of texts about ``n`` edited subjects."""
-    found = [run.joined("texts").assign(model=run.about.source["model"]) for run in runs]
-    texts = pd.concat(found)
-    chosen = texts[texts["mode"].isin([BEFORE, mode])]
-    groups = chosen.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
+    texts = pd.concat([run.joined("texts").assign(model=run.about.source["model"]) for run in runs])
+    of_mode = texts[texts["mode"].isin([BEFORE, mode])]
+    groups = of_mode.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
     means = groups[["fluency", "consistency"]].mean()
     return ordered(means.assign(n=groups.size()).reset_index())
 
@@ -514,7 +519,7 @@ def chain_length_table() -> Table:
 
 def ordered(table: Table) -> Table:
     """Models by name, methods in the paper's order, others after them."""
-    rank = {method: place for place, method in enumerate(_ORDER)}
+    rank = {method: number for number, method in enumerate(_ORDER)}
     editors = table["method"].str.removesuffix(f", {PLACEBO}").str.partition("+")[0]
     ranks = editors.map(lambda editor: rank.get(editor, len(rank)))
     order = pd.Series(zip(ranks, table["method"], strict=True), index=table.index, dtype=object)

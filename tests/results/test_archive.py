@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 
-from helpers.results.archive import DATA, About, Archive, ArchiveError
+from helpers.results.archive import DATA, About, Archive, ArchiveError, TableKey
 
 SOURCE = {"model": "tiny", "dtype": "float32"}
 ROWS = pd.DataFrame({"case_id": [1, 2, 3], "sum": [0.1, 1 / 3, -2.5e-17], "list": ["a", "b", "a"]})
@@ -24,6 +26,41 @@ def test_what_is_put_is_what_is_got(archive):
     pd.testing.assert_frame_equal(run.tables["ROME"], ROWS, check_exact=True)
     assert run.about == About(SOURCE, {"ROME": {"layers": [1, 2]}}, {"preset": "tuned"})
     assert (archive.names(), list(run.tables)) == (["tiny_data"], ["ROME"])
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("exact: rome, deep", TableKey("exact", "rome", "deep")),
+        ("ability: rome, in sequence: 10", TableKey("ability", "rome", "in sequence: 10")),
+        ("locality: rome+app", TableKey("locality", "rome+app")),
+        ("rome+app@alpha=0.5x", TableKey("", "rome+app@alpha=0.5x")),
+        ("chains", TableKey("", "chains")),
+    ],
+)
+def test_a_tables_name_is_parsed_and_built(name, key):
+    assert TableKey.parse(name) == key
+    assert str(key) == name
+
+
+def test_every_published_tables_name_is_the_text_of_its_key():
+    names = {
+        name
+        for path in DATA.glob("*/*/about.json")
+        for name in json.loads(path.read_text("utf-8"))["tables"]
+    }
+    assert len(names) > 100
+    assert {str(TableKey.parse(name)) for name in names} == names
+
+
+def test_tables_of_a_kind_are_read_together(archive):
+    tables = dict.fromkeys(("exact: rome, deep", "exact: none, before", "chains"), ROWS)
+    archive.put("r", tables, About(SOURCE))
+    run = archive.get("r")
+    assert run.kinds == ["exact", "chains"]
+    assert [key.method for key in run.keys] == ["rome", "none", "chains"]
+    assert len(run.joined("exact")) == 2 * len(ROWS)
+    assert len(run.joined("chains")) == len(ROWS)
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,13 @@ def as_chat(text: str) -> list[dict[str, str]]:
     ends with ``field: reply``, and what is asked. A bare question gets those of ``solved_answers``.
     """
     whole = text if "\n\n" in text else f"{PROMPTS['solved_answers']}\n\n{text}"
-    instruction, *examples, asked = whole.split("\n\n")
+    instruction, *examples, question = whole.split("\n\n")
     solved = {}
     for example in examples:
-        above, _, last = example.rpartition("\n")
-        field_name, _, reply = last.partition(": ")
+        above, _, last_line = example.rpartition("\n")
+        field_name, _, reply = last_line.partition(": ")
         solved[f"{above}\n{field_name}:"] = reply
-    return _chat(instruction, solved, asked)
+    return _chat(instruction, solved, question)
 
 
 def _chat(instruction: str, solved: Mapping[str, str], asked: str) -> list[dict[str, str]]:
@@ -88,11 +88,20 @@ def statements(texts: Sequence[str], question: str) -> list[str]:
     """The lines and sentences of reasoning about a question, each once, without bullets; not those that name
     an entity of the solved examples which the question does not name.
     """
-    lines = (_BULLET.sub("", line).strip() for text in texts for line in text.splitlines())
-    told = (sentence.strip() for line in lines for sentence in _SENTENCE_END.split(line))
-    facts = (s for s in dict.fromkeys(told) if len(s.split()) >= 3 and not _OPENING.match(s))
-    foreign = [(e,) for e in PROMPTS["examples"] if not mentions(question, (e,))]
-    return [s for s in facts if not any(mentions(s, entity) for entity in foreign)]
+    sentences: dict[str, None] = {}
+    for text in texts:
+        for line in text.splitlines():
+            without_bullet = _BULLET.sub("", line).strip()
+            for sentence in _SENTENCE_END.split(without_bullet):
+                sentences[sentence.strip()] = None
+    of_examples = [name for name in PROMPTS["examples"] if not mentions(question, (name,))]
+    return [
+        sentence
+        for sentence in sentences
+        if len(sentence.split()) >= 3
+        and not _OPENING.match(sentence)
+        and not any(mentions(sentence, (name,)) for name in of_examples)
+    ]
 
 
 def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
@@ -101,21 +110,28 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
     A line that words a known relation is read by it. One of two parts, ``a | b c``, is split before the name
     at its end. Omitted are other lines, entities that the statement does not hold, and overlong parts.
     """
-    found: dict[tuple[str, str, str], Triplet] = {}
+    triplets: dict[tuple[str, str, str], Triplet] = {}
     for line in text.splitlines():
-        parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
-        if worded := wordings.read(" ".join(parts)):
-            parts = [*worded]
-        elif len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
-            parts = [parts[0], named["relation"], named["name"]]
-        if len(parts) == 3:
-            subject, relation, goal = (part.strip(' ."`()').removeprefix("the ") for part in parts)
-            if mentions(statement, (subject,)) and mentions(statement, (goal,)):
-                triplet = Triplet(wordings.name(subject), relation, wordings.name(goal))
-                sized = all(1 <= len(part.split()) <= _MAX_WORDS for part in triplet.key)
-                if sized and triplet.key[0] != triplet.key[2]:
-                    found.setdefault(triplet.key, triplet)
-    return list(found.values())
+        parts = _triplet_parts(line, wordings)
+        if len(parts) != 3:
+            continue
+        subject, relation, goal = (part.strip(' ."`()').removeprefix("the ") for part in parts)
+        if mentions(statement, (subject,)) and mentions(statement, (goal,)):
+            triplet = Triplet(wordings.name(subject), relation, wordings.name(goal))
+            is_short = all(1 <= len(part.split()) <= _MAX_WORDS for part in triplet.key)
+            if is_short and triplet.key[0] != triplet.key[2]:
+                triplets.setdefault(triplet.key, triplet)
+    return list(triplets.values())
+
+
+def _triplet_parts(line: str, wordings: Wordings) -> list[str]:
+    """What a line says, by a known relation or else as it is divided; three parts where it is a triplet."""
+    parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
+    if worded := wordings.read(" ".join(parts)):
+        return [*worded]
+    if len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
+        return [parts[0], named["relation"], named["name"]]
+    return parts
 
 
 @dataclass(frozen=True)
@@ -143,7 +159,7 @@ class ModelRespondent:
         """``n`` sampled responses per prompt; ``changes`` are fields of the sampling."""
         sampling = self._sampling(seed, **changes)
         if self.turns:
-            prompts = [as_chat(each) if isinstance(each, str) else each for each in prompts]
+            prompts = [as_chat(text) if isinstance(text, str) else text for text in prompts]
         return sample_responses(self.lm, prompts, n=n, sampling=sampling)
 
     def _sampling(self, seed: int, **changes: Any) -> Sampling:

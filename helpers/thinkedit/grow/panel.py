@@ -75,16 +75,22 @@ class CurationPanel(widgets.VBox):
         self.children = [*above, *rows, widgets.HBox(buttons)]
 
     def _decide(self, *, discard: bool) -> None:
-        held = [[widget.value for widget in row.children] for row in self.rows]
-        kept = tuple(
-            Triplet(*map(str.strip, parts)) for tick, *parts in held if tick and any(parts)
-        )
-        asked = Decision(question=self.question.value.strip(), path=kept)
-        decision = Decision(triplets=kept) if self._pruning else asked
+        decision = Decision(discard=True) if discard else self._decision()
         self.children = [self.progress, self.status]  # no second click while the model answers
         try:
-            self._session.decide(Decision(discard=True) if discard else decision)
+            self._session.decide(decision)
             self._show()
         except ValueError as error:
             self.message.value = f"<b style='color:#b00'>{escape(str(error))}</b>"
             self._arrange(self.rows)
+
+    def _decision(self) -> Decision:
+        """What the person left ticked: triplets to keep, or the path to ask about, with its question."""
+        ticked: list[Triplet] = []
+        for row in self.rows:
+            tick, *parts = (widget.value for widget in row.children)
+            if tick and any(parts):
+                ticked.append(Triplet(*map(str.strip, parts)))
+        if self._pruning:
+            return Decision(triplets=tuple(ticked))
+        return Decision(question=self.question.value.strip(), path=tuple(ticked))

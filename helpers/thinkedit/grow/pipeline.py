@@ -243,10 +243,10 @@ class Session:
             new_chains = self._synthesise(validated)
             if not growth.chains:
                 break
-            found: list[Steps] = []
+            new_links: list[Steps] = []
             if not self._enough() and growth.rounds < settings.max_rounds:
-                found = yield from self._generate(validated)
-            waiting = self._unseen(found) + self._unseen(new_chains, settings.chain_questions)
+                new_links = yield from self._generate(validated)
+            waiting = self._unseen(new_links) + self._unseen(new_chains, settings.chain_questions)
         last = growth.rounds >= settings.max_rounds
         growth.stopped = "number of rounds" if last else "nothing new validated"
         if self._enough():
@@ -257,66 +257,76 @@ class Session:
     def _validate(self, paths: Sequence[Steps]) -> Generator[Review, Decision, Asked]:
         """Algorithm 1: the paths whose object the model names, and the questions."""
         validated: Asked = {}
-        asked = list(self._questions(paths).items())
+        questions = list(self._questions(paths).items())
         for attempt in range(self.settings.max_attempts):
-            prompts = [language.answer_prompt(question) for _, question in asked]
+            prompts = [language.answer_prompt(question) for _, question in questions]
             answers = self._ask(prompts, n=self.settings.responses, attempt=attempt)
-            again: list[tuple[Steps, str]] = []
-            for (path, question), responses in zip(asked, answers, strict=True):
+            next_questions: list[tuple[Steps, str]] = []
+            for (path, question), responses in zip(questions, answers, strict=True):
                 names = names_of(path[-1].object, self.wordings.aliases)
                 if any(mentions(response, names) for response in responses):
                     validated[path] = question
                 elif attempt + 1 == self.settings.max_attempts:
                     self.growth.discarded.append(path)
                 elif attempt == 0 and (worded := self._worded(path, question)):
-                    again.append((path, worded))
+                    next_questions.append((path, worded))
                 else:
                     decision = yield Review("refine", question, path, tuple(responses))
                     if decision.discard:
                         self.growth.discarded.append(path)
                     else:
-                        again.append((decision.path, decision.question))
-            asked = again
+                        next_questions.append((decision.path, decision.question))
+            questions = next_questions
         return validated
 
     def _generate(self, validated: Asked) -> Generator[Review, Decision, list[Steps]]:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
         growth, settings = self.growth, self.settings
-        asked = [language.solved_prompt("thought", question) for question in validated.values()]
-        drawn: dict[str, Any] = {"max_new_tokens": settings.thought_tokens, "stop": None}
-        thoughts = self._ask(asked, n=settings.thoughts, **drawn)
-        pairs = zip(thoughts, validated.values(), strict=True)
-        told = [language.statements(*pair)[: settings.statements] for pair in pairs]
-        new = [s for s in dict.fromkeys(chain.from_iterable(told)) if s not in self._read]
-        extractions = [language.solved_prompt("extraction", statement) for statement in new]
-        written = self._ask(extractions, temperature=0.0)
-        for statement, (text,) in zip(new, written, strict=True):
-            self._read[statement] = language.triplets_of(text, statement, self.wordings)
-        found: list[Steps] = []
-        for (path, question), thought, group in zip(validated.items(), thoughts, told, strict=True):
-            reasoned = [triplet for statement in group for triplet in self._read[statement]]
+        prompts = [language.solved_prompt("thought", question) for question in validated.values()]
+        thoughts = self._ask(
+            prompts, n=settings.thoughts, max_new_tokens=settings.thought_tokens, stop=None
+        )
+        statements = [
+            language.statements(texts, question)[: settings.statements]
+            for texts, question in zip(thoughts, validated.values(), strict=True)
+        ]
+        self._read_triplets(dict.fromkeys(chain.from_iterable(statements)))
+        new_links: list[Steps] = []
+        reasoning = zip(validated.items(), thoughts, statements, strict=True)
+        for (path, question), texts, statements_of_path in reasoning:
+            reasoned = [triplet for s in statements_of_path for triplet in self._read[s]]
             ends = (path[0].subject, path[0].object) if len(path) == 1 else ()
             proposed = self._proposed(ends)
             growth.reasoned.update(triplet.key for triplet in reasoned)
             growth.proposed.update(triplet.key for triplet in proposed)
             offer = self._fresh([*reasoned, *self._fresh(proposed)[: settings.proposals]])
             growth.offered.update(triplet.key for triplet in offer)
-            decision = yield Review("prune", question, path, tuple(thought), tuple(offer))
+            decision = yield Review("prune", question, path, tuple(texts), tuple(offer))
             growth.kept.update(triplet.key for triplet in decision.triplets)
-            found += [(triplet,) for triplet in decision.triplets]
-        return found
+            new_links += [(triplet,) for triplet in decision.triplets]
+        return new_links
+
+    def _read_triplets(self, statements: Iterable[str]) -> None:
+        """Let the model write the triplets of statements that were not read before."""
+        unread = [statement for statement in statements if statement not in self._read]
+        prompts = [language.solved_prompt("extraction", statement) for statement in unread]
+        responses = self._ask(prompts, temperature=0.0)
+        for statement, (text,) in zip(unread, responses, strict=True):
+            self._read[statement] = language.triplets_of(text, statement, self.wordings)
 
     def _proposed(self, entities: Iterable[str]) -> list[Triplet]:
         """The store's facts about entities in words, one a subject and relation: in the graph if possible."""
-        found: dict[tuple[str, str], Triplet] = {}
-        near = self.growth.graph
-        for proposal in chain.from_iterable(self.store.get(comparable(e), ()) for e in entities):
-            reads = self.wordings.relations[proposal.relation].reads
-            triplet = Triplet(proposal.subject, reads, proposal.object)
-            own, other = triplet.key[:2], triplet.key[2]
-            if own not in found or (other in near and found[own].key[2] not in near):
-                found[own] = triplet
-        return list(found.values())
+        graph = self.growth.graph
+        preferred: dict[tuple[str, str], Triplet] = {}  # by subject and relation
+        for entity in entities:
+            for proposal in self.store.get(comparable(entity), ()):
+                reads = self.wordings.relations[proposal.relation].reads
+                triplet = Triplet(proposal.subject, reads, proposal.object)
+                subject, relation, goal = triplet.key
+                rival = preferred.get((subject, relation))
+                if rival is None or (goal in graph and rival.key[2] not in graph):
+                    preferred[subject, relation] = triplet
+        return list(preferred.values())
 
     def _synthesise(self, validated: Asked) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
@@ -344,34 +354,41 @@ class Session:
 
     def _worded(self, path: Steps, failed: str = "") -> str:
         """A known question about a single triplet, other than the one that failed."""
-        known = [self.question] if path == (self.growth.fact,) else []
+        questions = [self.question] if path == (self.growth.fact,) else []
         for wording in self.wordings.relations.values():
             if len(path) == 1 and wording.reads == path[0].relation:
-                known += [each.replace("{}", path[0].subject) for each in wording.questions]
-        return next((question for question in known if question not in ("", failed)), "")
+                questions += [text.replace("{}", path[0].subject) for text in wording.questions]
+        return next((question for question in questions if question not in ("", failed)), "")
 
     def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
         """Those neither offered nor asked about before that can still become a link, each once."""
-        found = {triplet.key: triplet for triplet in triplets}
-        known = self.growth.offered | {key for (key, *more) in self._seen if not more}
-        linked = self.growth.graph.has_edge
-        return [each for k, each in found.items() if k not in known and not linked(k[0], k[2])]
+        asked_about = {path[0] for path in self._seen if len(path) == 1}
+        dealt_with = self.growth.offered | asked_about
+        fresh: dict[Key, Triplet] = {}
+        for triplet in triplets:
+            subject, _, goal = triplet.key
+            if triplet.key not in dealt_with and not self.growth.graph.has_edge(subject, goal):
+                fresh[triplet.key] = triplet
+        return list(fresh.values())
 
     def _ask(
         self, prompts: Iterable[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
     ) -> list[list[str]]:
         """Responses to the prompts: recorded ones as they were, the others from the model."""
-        how: dict[str, Any] = {"n": n, "seed": self.settings.seed + attempt, **changes}
-        requests = [{"prompt": prompt, **how} for prompt in prompts]
-        missing = [each for each in requests if self.journal.recall("responses", each) is None]
+        seed = self.settings.seed + attempt
+        requests = [{"prompt": prompt, "n": n, "seed": seed, **changes} for prompt in prompts]
+        missing = [
+            request for request in requests if self.journal.recall("responses", request) is None
+        ]
         if missing and self.model is None:
             raise UserError(
                 f"{self.journal.path} does not answer {missing[0]['prompt']!r}: the pipeline has"
                 " changed; grow it again (python -m tools.grow, or in notebook 06)"
             )
         if self.model and missing:
-            fresh = self.model.respond([each["prompt"] for each in missing], **how)
-            for request, responses in zip(missing, fresh, strict=True):
+            missing_prompts = [request["prompt"] for request in missing]
+            new_responses = self.model.respond(missing_prompts, n=n, seed=seed, **changes)
+            for request, responses in zip(missing, new_responses, strict=True):
                 self.journal.record("responses", request, responses)
         return [self.journal.recall("responses", request) for request in requests]
 
@@ -432,9 +449,11 @@ def counts(grown: Sequence[Growth]) -> pd.DataFrame:
     for growth in grown:
         links = {triplet.key for triplet in triplets(growth.graph)}
         lengths = [len(chain) for chain in growth.chains]
-        own = len(links & growth.reasoned & growth.offered)
+        reasoned_count = len(links & growth.reasoned & growth.offered)
         steps = "/".join(str(lengths.count(n)) for n in range(1, MAX_STEPS + 1))
-        rows.append((str(growth.fact), len(links), own, len(lengths), steps, growth.stopped))
+        rows.append(
+            (str(growth.fact), len(links), reasoned_count, len(lengths), steps, growth.stopped)
+        )
     names = ["fact", "links", "reasoned", "chains", "by steps", "stopped by"]
     return pd.DataFrame(rows, columns=names)
 
@@ -443,17 +462,20 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
     """Numbers of facts by stage: *reasoned* ones are stated by a chain of thought, *reasoned only* if the
     triple store does not hold them. The others are the fact to edit or the reviewer's.
     """
-    rows = [
-        (stage, len(keys), len(own), len(own - growth.proposed), len(keys & growth.proposed))
-        for growth in grown
-        for stage, keys in {
+    rows = []
+    for growth in grown:
+        keys_by_stage = {
             "offered for review": growth.offered,
             "kept by the review": growth.kept,
             "links (validated)": {triplet.key for triplet in triplets(growth.graph)},
             "links on chains": {step.key for chain in growth.chains for step in chain},
-        }.items()
-        for own in [keys & growth.reasoned & growth.offered]
-    ]
+        }
+        for stage, keys in keys_by_stage.items():
+            stated = keys & growth.reasoned & growth.offered
+            in_store = keys & growth.proposed
+            rows.append(
+                (stage, len(keys), len(stated), len(stated - growth.proposed), len(in_store))
+            )
     names = ["stage", "facts", "reasoned", "reasoned only", "in the store"]
     table = pd.DataFrame(rows, columns=names).groupby("stage", sort=False).sum()
     return table.rename_axis(index=None).assign(share=table["reasoned"] / table["facts"])

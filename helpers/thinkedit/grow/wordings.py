@@ -94,8 +94,8 @@ def store_neighbours(source: str) -> dict[str, list[Proposal]]:
     """``neighbours`` in a source, in the packaged wordings."""
     wordings = read_wordings()
     parts = {part for relation in wordings.relations for part in relation.split("/")}
-    plain = sorted({part.removeprefix("re_") for part in parts})
-    return neighbours(read_graph(open_source(source), plain), wordings, source)
+    properties = sorted({part.removeprefix("re_") for part in parts})
+    return neighbours(read_graph(open_source(source), properties), wordings, source)
 
 
 def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[Proposal]]:
@@ -104,14 +104,14 @@ def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[
     ``re_P36`` follows P36 backwards; ``P17/P30`` follows P17, then P30, where both have a single object.
     """
     names = {i: wordings.name(graph.label(i)) for i in _bearers(graph)}
-    found: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
+    by_subject: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
     for relation, wording in wordings.relations.items():
         for subject, goal in sorted(_pairs(graph, relation)):
             if {subject, goal} <= names.keys() and names[subject] not in wording.unfit:
                 proposal = Proposal(names[subject], relation, names[goal], source)
                 if proposal.key[0] != proposal.key[2]:
-                    found[proposal.key[0]].setdefault(proposal.key, proposal)
-    return {subject: list(proposals.values()) for subject, proposals in found.items()}
+                    by_subject[proposal.key[0]].setdefault(proposal.key, proposal)
+    return {subject: list(proposals.values()) for subject, proposals in by_subject.items()}
 
 
 def _bearers(graph: Graph) -> set[str]:
