@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Panel:
+class GraphPanel:
     """The methods' measures of one model's edits, and the kind of graph that the edits are of."""
 
     kind: str  # such as "own graph"
@@ -96,7 +96,7 @@ def _by_graph(
     counts_of: Callable[[Table], str],
     rule: Known,
     mode: str = "",
-) -> list[Panel]:
+) -> list[GraphPanel]:
     """A panel for each run's model and graphs, own graphs first, then for each of the paper's models.
 
     ``table_of_terms`` is one of ``tables``' tables, ``counts_of`` words what ours are made from.
@@ -108,9 +108,11 @@ def _by_graph(
     for run in own_graphs_first:
         run_mode = mode or _mode(run)
         table = table_of_terms(_terms_without_app([run], rule), mode=run_mode)
-        panels.append(Panel(_kind_of_graph(run, run_mode), model_of(run), counts_of(table), table))
+        panels.append(
+            GraphPanel(_kind_of_graph(run, run_mode), model_of(run), counts_of(table), table)
+        )
     for model, table in paper.groupby("model"):
-        panels.append(Panel("the paper, pooled", str(model), "", table))
+        panels.append(GraphPanel("the paper, pooled", str(model), "", table))
     return panels
 
 
@@ -132,7 +134,7 @@ def _largest(table: Table, column: str) -> int:
     return int(table[column].max())
 
 
-def _counts_by_graph(panels: Sequence[Panel], is_true: Callable[[Table], pd.Series]) -> str:
+def _counts_by_graph(panels: Sequence[GraphPanel], is_true: Callable[[Table], pd.Series]) -> str:
     """Of how many methods something is true, by the kind of graph."""
     truths: dict[str, list[bool]] = {}
     for panel in panels:
