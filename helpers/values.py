@@ -46,7 +46,7 @@ class NotebookParams:
     """The values of a notebook's parameters, and what they must be.
 
     Every check raises a ``ValueError`` for what a run could not use. A subclass adds checks of single values
-    to ``value_checks`` and checks of values next to others to ``joint_checks``, and says which lists may
+    to ``value_checks`` and checks of values next to others to ``joint_checks``, and states which lists may
     not be empty and which methods its notebook edits with.
     """
 

@@ -88,7 +88,7 @@ class Readout:
     """Turns a batch's hidden states into a ``Reading``. What it reads is found once, for all passes.
 
     A loss reads the vocabulary head at few positions, often the same ones for several answers. The head,
-    which costs most, runs once per distinct position; ``*_at`` say which of its rows belongs to whom.
+    which costs most, runs once per distinct position; ``*_at`` hold which of its rows belongs to whom.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Readout:
         kl_columns: Tensor,
         layout: AnswerLayout,
     ) -> None:
-        """Find all positions. ``columns`` [rows, nodes] say where each node is in rows of ``width``."""
+        """Find all positions. ``columns`` [rows, nodes] hold where each node is in rows of ``width``."""
         if len(kl_columns) not in (0, len(rows)):
             raise ValueError("either every row has a KL prompt or none has")
         device = kl_columns.device

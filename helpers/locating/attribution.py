@@ -70,7 +70,7 @@ class _SlotScaling:
         return torch.cat([earlier_rows, newest_rows])
 
     def scale_output(self, name: str, _: Tensor, output: Tensor) -> Tensor:
-        """``scale`` for a hook that is shown a module's input, too."""
+        """``scale`` for a hook that is shown a module's input as well."""
         return self.scale(name, output)
 
 

@@ -131,7 +131,7 @@ def findings_of_runs(runs: Runs) -> dict[tuple[str, str], list[Evidence]]:
 def verdict_counts(runs: Runs) -> pd.DataFrame:
     """How many tests of each finding come out how, after Holm's correction: a row a finding and run.
 
-    Tests of too few relations are left out: whatever the records are, they decide nothing.
+    Tests of too few relations are omitted: whatever the records are, they decide nothing.
     """
     tests = []
     for (model, dataset), evidence in findings_of_runs(runs).items():

@@ -31,10 +31,10 @@ class ArchiveError(UserError):
 
 @dataclass(frozen=True)
 class TableKey:
-    """What the name of a stored table says: ``KIND: METHOD, MODE``, such as "exact: rome, deep".
+    """What the name of a stored table holds: ``KIND: METHOD, MODE``, such as "exact: rome, deep".
 
     Kind and mode may be missing: "locality: rome+app", "rome+app". The name of a table that is of no
-    method, such as "chains", stands in the method's place.
+    method, such as "chains", takes the method's place.
     """
 
     kind: str  # of its rows
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def keys(self) -> list[TableKey]:
-        """What the names of its tables say, in the order of publication."""
+        """What the names of its tables hold, in the order of publication."""
         return [TableKey.parse(name) for name in self.tables]
 
     @property

@@ -36,7 +36,7 @@ class Evidence:
     higher: str = ""  # the side that is higher where the finding holds
     lower: str = ""
     editor: str = ""  # label of the editor of which both sides are variants
-    methods: str = ""  # what was edited by, where the sides do not say it
+    methods: str = ""  # what was edited by, where the sides do not state it
     samples: tuple[pd.Series, ...] = ()  # differences by record, or two samples of values
 
     @property

@@ -125,7 +125,7 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 
 
 def _triplet_parts(line: str, wordings: Wordings) -> list[str]:
-    """What a line says, by a known relation or else as it is divided; three parts where it is a triplet."""
+    """What a line states, by a known relation or else as it is divided; three parts where it is a triplet."""
     parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
     if worded := wordings.read(" ".join(parts)):
         return [*worded]
