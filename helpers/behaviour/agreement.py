@@ -132,11 +132,11 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-def _named_in_samples(named: pd.DataFrame) -> dict[int, set[tuple[str, int]]]:
+def _named_in_samples(named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]:
     """By case_id, what its sampled responses name: the list and the index of each answer."""
     sampled = named[named["sample"] > 0]
     return {
-        int(str(case)): set(zip(rows["list"], rows["answer_index"], strict=True))
+        case: set(zip(rows["list"], rows["answer_index"], strict=True))
         for case, rows in sampled.groupby("case_id")
     }
 
