@@ -23,9 +23,11 @@ LARGEST = "qwen2.5-coder-1.5b_peak-cf"
 def headlines() -> list[Headline]:
     """From the published runs."""
     names = "smollm2-135m_peak-cf", "smollm2-135m_peak-t", "gemma3-270m_peak-cf", LARGEST
-    *runs, largest = (method_metrics(scores_of(archive("peak").get(name))) for name in names)
-    metrics, tested = runs[0], findings(*runs)  # the tests of notebook 03's first table
-    records, more, few = (max(map(len, run.values())) for run in (metrics, runs[2], largest))
+    metrics, temporal, of_second, of_largest = (
+        method_metrics(scores_of(archive("peak").get(name))) for name in names
+    )
+    tested = findings(metrics, temporal)  # the tests of notebook 03's first table
+    records, more, few = (max(map(len, run.values())) for run in (metrics, of_second, of_largest))
     official = f"first {records} records of PEAK-CF, {SMALL}; n of them can be measured"
     larger = f"Gemma 3 270M ({more} records), Qwen2.5-Coder 1.5B ({few})"
     return [
