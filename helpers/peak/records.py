@@ -204,18 +204,18 @@ def record_count(name_or_path: str, *, limit: int | None = None, download: bool 
     """How many records ``load_peak`` would give; as published, of a file that is not here and may not be
     downloaded.
     """
-    whole, chosen = _sliced(name_or_path)
+    whole, record_slice = _sliced(name_or_path)
     if whole in OFFICIAL and not download:
         file = OFFICIAL[whole]
         try:
             locate(file, download=False)
         except NotHereError:
             published = range(file.records or 0)
-            if not published[chosen]:
+            if not published[record_slice]:
                 raise UserError(
                     f"{name_or_path}: the slice is empty, {whole} has {len(published)} records"
                 ) from None
-            return len(published[chosen][:limit])
+            return len(published[record_slice][:limit])
     return len(load_peak(name_or_path, limit=limit, strict_lists=False).records)
 
 
@@ -240,29 +240,29 @@ def contradictions(record: PeakRecord) -> dict[str, list[str]]:
     """What a record holds against itself: names and prompts by kind.
 
     A name in two lists, or twice in one, is reported by its first place: ``appended answer among hard
-    false``, ``correct answer repeated``. Names are ``compared``, as in strict lists.
+    false``, ``correct answer repeated``. Names are compared by ``comparable``, as in strict lists.
     """
     places = {comparable(record.subject): "subject"}
-    found: dict[str, list[str]] = defaultdict(list)
+    by_kind: dict[str, list[str]] = defaultdict(list)
     for name, answers in record.lists.items():
         here = f"{_NAME[name]} answer"
         for answer in answers:
             first = places.get(comparable(answer), "")
             if first == here:
-                found[f"{here} repeated"].append(answer)
+                by_kind[f"{here} repeated"].append(answer)
             elif first:
-                found[f"{first} among {_NAME[name]}"].append(answer)
+                by_kind[f"{first} among {_NAME[name]}"].append(answer)
             else:
                 places[comparable(answer)] = here
-    known = set(map(comparable, record.correct))
+    correct = set(map(comparable, record.correct))
     for prompt, answer in record.locality:
-        if comparable(answer) not in known:
-            found["locality answer not correct"].append(answer)
+        if comparable(answer) not in correct:
+            by_kind["locality answer not correct"].append(answer)
         if prompt in (record.edit_prompt, *record.paraphrases):
-            found["locality prompt in scope"].append(prompt)
+            by_kind["locality prompt in scope"].append(prompt)
     if mentions(record.edit_prompt, [record.target_new]):
-        found["edit prompt gives o* away"].append(record.target_new)
-    return dict(found)
+        by_kind["edit prompt gives o* away"].append(record.target_new)
+    return dict(by_kind)
 
 
 _SCHEMA = TypeAdapter(PeakRecord)
@@ -289,13 +289,17 @@ def _find(name: str) -> tuple[str, Path]:
 
 def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
     """All items by their place. Tables name records by number: one that is used twice is refused."""
-    placed, seen = [], dict[int, int]()
-    for place, item in enumerate(items):
+    named_items = []
+    first_index: dict[int, int] = {}  # by number
+    for index, item in enumerate(items):
         number = item.get("case_id") if isinstance(item, dict) else None
-        where = f"{path}, record {place}"
-        if isinstance(number, int) and seen.setdefault(number, place) != place:
-            raise UserError(
-                f"{where}: case_id {number} is taken by record {seen[number]}; give each its own"
-            )
-        placed.append((where + f", case_id {number}" * isinstance(number, int), item))
-    return placed
+        name = f"{path}, record {index}"
+        if isinstance(number, int):
+            first = first_index.setdefault(number, index)
+            if first != index:
+                raise UserError(
+                    f"{name}: case_id {number} is taken by record {first}; give each its own"
+                )
+            name += f", case_id {number}"
+        named_items.append((name, item))
+    return named_items

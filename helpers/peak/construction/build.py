@@ -211,16 +211,18 @@ class _Maker:
     def build(self, choose: Callable[[Key], Choice | str], relations: Sequence[str] = ()) -> Built:
         """Try every fact; number the records; a ``UserError`` for a relation without templates."""
         graph, settings = self.graph, self.settings
-        wanted = {name: templates_of(self.templates, name) for name in relations or self.templates}
+        templates = {
+            name: templates_of(self.templates, name) for name in relations or self.templates
+        }
         records: list[PeakRecord] = []
-        lost, made = Counter[str](), Counter[str]()
+        lost, record_counts = Counter[str](), Counter[str]()
         named: set[tuple[str, str]] = set()
-        keys = sorted(key for key in graph.answers if not relations or key[1] in wanted)
+        keys = sorted(key for key in graph.answers if not relations or key[1] in templates)
         for key in random.Random(settings.seed).sample(keys, len(keys)):
             subject, relation = key
             outcome: PeakRecord | str
             name = (comparable(graph.label(subject)), relation)
-            if relation not in wanted:
+            if relation not in templates:
                 outcome = "relation has templates"
             elif name in named:
                 outcome = "subjects distinct by name"
@@ -228,14 +230,17 @@ class _Maker:
                 choice = choose(key)
                 outcome = choice if isinstance(choice, str) else self.make(key, *choice)
                 # Asked last, so that the funnel's other steps report what the facts allow.
-                if isinstance(outcome, PeakRecord) and made[relation] == settings.per_relation:
+                if (
+                    isinstance(outcome, PeakRecord)
+                    and record_counts[relation] == settings.per_relation
+                ):
                     outcome = "within the relation's share"
             if isinstance(outcome, str):
                 lost[outcome] += 1
             else:
                 # The first few records mix relations: one of each, then the next of each.
-                records.append(replace(outcome, case_id=made[relation]))
-                made[relation] += 1
+                records.append(replace(outcome, case_id=record_counts[relation]))
+                record_counts[relation] += 1
                 named.add(name)
         records.sort(key=lambda record: record.case_id)  # stable: the drawn order stays
         numbered = (replace(record, case_id=number) for number, record in enumerate(records))

@@ -87,30 +87,34 @@ def publication(params: Mapping[str, Any]) -> Publication:
     lm = models.load(params["model"], dtype=params["dtype"], device=params["device"])
 
     @cache
-    def made() -> Mapping[str, pd.DataFrame]:
-        templates, (of_cf, of_t, limits) = packaged_templates(), settings_of(params)
+    def tables() -> Mapping[str, pd.DataFrame]:
+        templates = packaged_templates()
+        of_cf, of_t, limits = settings_of(params)
         store = open_source(params["source"])
         relations = params["relations"] or relations_in(store)
         graph = read_graph(store, relations, most=params["most_rows"])
-        span = {"cutoff": params["cutoff"], "until": params["until"]}
-        built = {
-            "PEAK-CF": build_counterfactual(graph, templates, settings=of_cf),
-            "PEAK-T": build_temporal(graph, templates, **span, settings=of_t),
-        }
-        if not any(part.records for part in built.values()):
+        counterfactual = build_counterfactual(graph, templates, settings=of_cf)
+        temporal = build_temporal(
+            graph, templates, cutoff=params["cutoff"], until=params["until"], settings=of_t
+        )
+        built = {"PEAK-CF": counterfactual, "PEAK-T": temporal}
+        if not counterfactual.records and not temporal.records:
             raise UserError(
                 f"no fact of {params['source']} becomes a candidate: lower"
                 " least_correct, least_hard or least_locality, or name other relations"
             )
         filtered = {}
-        for name, part in built.items():
-            if part.records:
-                scores = score_answers(lm, list_questions(part.records))
-                filtered[name] = apply_filter(part.records, scores, limits)
+        for name, candidates in built.items():
+            if candidates.records:
+                scores = score_answers(lm, list_questions(candidates.records))
+                filtered[name] = apply_filter(candidates.records, scores, limits)
         return construction_run(params, lm, built, filtered).tables
 
-    read = {name: params[name] for name in ("relations", "most_rows")}
-    parts = [Part(name, read, lambda name=name: made()[name]) for name in ("funnel", "filter")]  # type: ignore[misc]
+    settings = {name: params[name] for name in ("relations", "most_rows")}
+    parts = [
+        Part("funnel", settings, lambda: tables()["funnel"]),
+        Part("filter", settings, lambda: tables()["filter"]),
+    ]
     name = run_name(params["source"], lm.name)
     return Publication(name, About(_source(params, lm)), parts)
 
@@ -123,30 +127,31 @@ def publication(params: Mapping[str, Any]) -> Publication:
 )
 def construction_funnel(run: Run) -> Figure:
     """Facts left after each step, a panel for each set of records, the two largest losses in colour."""
-    funnels = {str(k): part for k, part in run.tables["funnel"].groupby("set", sort=False)}
+    by_set = run.tables["funnel"].groupby("set", sort=False)
+    funnels = {str(name): funnel for name, funnel in by_set}
     most = run.tables["funnel"]["left"].max()
     size = (7.2, 0.26 * max(map(len, funnels.values())) + 1.3)
-    drawn, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
+    picture, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
     lost = {}
-    for axes, (name, part) in zip(panels[0], funnels.items(), strict=True):
-        places = np.arange(len(part))[::-1]
-        left = part["left"].to_numpy()
-        kept = left[1:] / np.maximum(left[:-1], 1)
-        lost[name] = sorted(np.argsort(kept, kind="stable")[:2] + 1)
+    for axes, (name, funnel) in zip(panels[0], funnels.items(), strict=True):
+        places = np.arange(len(funnel))[::-1]
+        left = funnel["left"].to_numpy()
+        share_left = left[1:] / np.maximum(left[:-1], 1)
+        lost[name] = sorted(np.argsort(share_left, kind="stable")[:2] + 1)
         axes.plot(left, places, color="0.6", marker="o", zorder=2)
         axes.plot(left[lost[name]], places[lost[name]], "o", color=PALETTE[3], zorder=3)
         for place, count in zip(places, left, strict=True):
             axes.text(1.7 * max(count, 1), place, f"{count:,}", va="center")
-        axes.set_yticks(places, part["step"], fontsize=8)
+        axes.set_yticks(places, funnel["step"], fontsize=8)
         axes.set(xscale="log", xlim=(1, 12 * most), title=name, xlabel="facts left (log scale)")
         axes.grid(axis="y", visible=False)
-    name, part = next(iter(funnels.items()))
-    rows = [(part["step"].iloc[i], *part["left"].iloc[[i - 1, i]]) for i in lost[name]]
+    name, funnel = next(iter(funnels.items()))
+    rows = [(funnel["step"].iloc[i], *funnel["left"].iloc[[i - 1, i]]) for i in lost[name]]
     steps = [f"“{step}” ({before:,} → {after:,})" for step, before, after in rows]
     source = run.about.source
     made_of = f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
     note = f"{made_of}, rule {source['rule']}\nIn colour: the two steps that keep least"
-    return with_caption(drawn, f"{name} loses the largest shares at {' and '.join(steps)}", note)
+    return with_caption(picture, f"{name} loses the largest shares at {' and '.join(steps)}", note)
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:
