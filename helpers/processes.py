@@ -94,12 +94,14 @@ class Progress:
 
     def at(self, done: int) -> None:
         """The number that is done."""
-        now = time.monotonic()
-        if "HELPERS_TELL" in os.environ and now - self.told >= _EVERY and 0 < done < self.total:
-            self.told = now
-            each = (now - self.began) / done
-            left = span_in_words(each * (self.total - done))
-            line = f"{done} of {self.total} {self.unit}, {60 / each:.1f} a minute, {left} left"
+        time_now = time.monotonic()
+        is_due = time_now - self.told >= _EVERY and 0 < done < self.total
+        if is_due and "HELPERS_TELL" in os.environ:
+            self.told = time_now
+            seconds_each = (time_now - self.began) / done
+            left = span_in_words(seconds_each * (self.total - done))
+            rate = f"{60 / seconds_each:.1f} a minute"
+            line = f"{done} of {self.total} {self.unit}, {rate}, {left} left"
             print(TOLD + line, file=sys.stderr, flush=True)
 
 

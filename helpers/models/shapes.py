@@ -20,11 +20,13 @@ SHAPE_PREFIX = "shape:"
 SHAPE_TOKENIZER = "smollm2-135m"  # whose words and templates shapes take
 
 
-def _llama(d: int, f: int, blocks: int, heads: int, kv_heads: int, **more: Any) -> dict[str, Any]:
+def _llama(
+    hidden: int, intermediate: int, blocks: int, heads: int, kv_heads: int, **more: Any
+) -> dict[str, Any]:
     return {
         "model_type": "llama",
-        "hidden_size": d,
-        "intermediate_size": f,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
         "num_hidden_layers": blocks,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
@@ -32,9 +34,14 @@ def _llama(d: int, f: int, blocks: int, heads: int, kv_heads: int, **more: Any) 
     }
 
 
-def _gpt(kind: str, d: int, blocks: int, heads: int, words: int) -> dict[str, Any]:
-    sizes = {"n_embd": d, "n_layer": blocks, "n_head": heads, "vocab_size": words}
-    return {"model_type": kind, **sizes}
+def _gpt(model_type: str, hidden: int, blocks: int, heads: int, words: int) -> dict[str, Any]:
+    return {
+        "model_type": model_type,
+        "n_embd": hidden,
+        "n_layer": blocks,
+        "n_head": heads,
+        "vocab_size": words,
+    }
 
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def own_state() -> Iterator[None]:
-    """Both as they are when just imported; the session's settings come back after the block."""
+    """Torch and NumPy as they are when just imported; the session's settings come back after the block."""
     default_dtype = torch.get_default_dtype()
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="warn", under="ignore"))
@@ -35,9 +35,10 @@ def own_state() -> Iterator[None]:
         if default_dtype != torch.float32:
             torch.set_default_dtype(torch.float32)
             stack.callback(torch.set_default_dtype, default_dtype)
-        of_cpu = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-        for products in (torch.backends.cuda.matmul, of_cpu):
-            if (precision := products.fp32_precision) != "ieee":  # TF32, bfloat16, or another's
+        cpu_products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        for products in (torch.backends.cuda.matmul, cpu_products):
+            precision = products.fp32_precision
+            if precision != "ieee":  # TF32, bfloat16, or another's
                 products.fp32_precision = "ieee"
                 stack.callback(setattr, products, "fp32_precision", precision)
         yield

@@ -40,10 +40,10 @@ class Tiles:
 
     @classmethod
     def _cut(cls, visible: Tensor, width: int) -> Tiles:
-        seen = cls(width, visible).split(visible).any(dim=2)
-        height = int(seen.sum(dim=2).max())
-        first = seen.sort(dim=2, descending=True, stable=True).indices
-        return cls(width, first[:, :, :height])
+        seen_by_tile = cls(width, visible).split(visible).any(dim=2)  # [rows, tiles, keys]
+        height = int(seen_by_tile.sum(dim=2).max())
+        seen_first = seen_by_tile.sort(dim=2, descending=True, stable=True).indices
+        return cls(width, seen_first[:, :, :height])
 
     def _work(self) -> int:
         return self.keys.numel() * (self.width + GATHERING)
@@ -77,15 +77,13 @@ def attention(
     if tiles is None or attention_mask is None:
         options["scaling"] = scaling
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    parts = (
-        tiles.split(query).transpose(1, 2),
-        _gather(key, tiles.keys),
-        _gather(value, tiles.keys),
-    )
-    rows, count, heads, width, size = parts[0].shape
+    tiled_query = tiles.split(query).transpose(1, 2)
+    rows, count, heads, width, size = tiled_query.shape
     # Heads that share a key head become further queries of one product.
     groups = rows * count * key.shape[1]
-    queries, keys, values = (part.reshape(groups, -1, size) for part in parts)
+    queries = tiled_query.reshape(groups, -1, size)
+    keys = _gather(key, tiles.keys).reshape(groups, -1, size)
+    values = _gather(value, tiles.keys).reshape(groups, -1, size)
     scores = torch.bmm(queries, keys.mT).view(rows * count, heads, width, -1)
     weights = (scores * scaling + attention_mask).softmax(-1, dtype=torch.float32)
     weights = weights.to(values.dtype).view(groups, -1, keys.shape[1])
