@@ -75,7 +75,8 @@ class EditingRunsParams(PeakParams):
         """Those of all PEAK notebooks, then the filter of answers and the published runs."""
         yield from super().joint_checks()
         yield self._check_filter
-        yield self._check_published
+        if self.values["published"]:
+            yield self._check_published
 
     def _check_filter(self) -> None:
         AnswerFilter(
