@@ -33,6 +33,7 @@ from helpers.peak.tables import (
     DATASETS,
     PAPER_NAMES,
     caption_of,
+    fewer_records,
     method_notes,
     paper_setting,
     scores_of,
@@ -123,7 +124,7 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     if any(contrast.too_few_relations for contrast in contrasts):
         finding = f"No test by relation: the records are of {contrasts[0].relations} relations"
     tested = "title: paired tests, p < 0.05, not corrected"
-    notes = "; ".join([tested, *method_notes(run)])
+    notes = "; ".join([tested, *method_notes(run), *fewer_records(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
     return with_caption(picture, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
 

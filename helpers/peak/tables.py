@@ -80,6 +80,16 @@ def method_notes(run: Run, editors: Collection[str] = ("kn", "mend")) -> list[st
     return list(dict.fromkeys(notes))
 
 
+def fewer_records(run: Run) -> list[str]:
+    """The methods that were run on fewer records than a caption states, each with its number."""
+    notes = []
+    for name, table in run.tables.items():
+        records = table["case_id"].nunique()
+        if records < run.about.caption["records"]:
+            notes.append(f"{name}: {records} records")
+    return notes
+
+
 def scores_of(run: Run, *, only: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
     """A run's score tables, or those of ``only``, as the metrics take them, with each record's relation."""
     names = [name for name in run.tables if only is None or name in only]
