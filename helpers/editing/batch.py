@@ -35,15 +35,22 @@ class Reading:
     """What one pass gives: log-probabilities of the rows' predictions."""
 
     nll: Tensor  # negative log-likelihood of the targets [rows], averaged over templates and tokens
-    kl: Tensor  # log-probabilities at the KL prompt's subject [rows, vocabulary]; no row without one
+    kl_log_probabilities: (
+        Tensor  # at the KL prompt's subject [rows, vocabulary]; no row without one
+    )
     correct: AnswerScores  # mean-token log-probabilities, padded [rows, m]
     false: AnswerScores  # [rows, n]
+
+    def _kl_rows(self, index: Tensor | slice) -> Tensor:
+        if not len(self.kl_log_probabilities):  # no row has a KL prompt
+            return self.kl_log_probabilities
+        return self.kl_log_probabilities.detach()[index]
 
     def rows(self, index: Tensor | slice = slice(None)) -> Reading:
         """The reading of the rows in ``index``, without gradients."""
         return Reading(
             nll=self.nll.detach()[index],
-            kl=self.kl.detach()[index] if len(self.kl) else self.kl,
+            kl_log_probabilities=self._kl_rows(index),
             correct=AnswerScores(self.correct.values.detach()[index], self.correct.real[index]),
             false=AnswerScores(self.false.values.detach()[index], self.false.real[index]),
         )
@@ -121,17 +128,17 @@ class Readout:
 
     def read(self, lm: LanguageModel, hidden: Tensor) -> Reading:
         """Log-probabilities of targets, answers and KL prompts from hidden states [rows, width, hidden]."""
-        at_positions = hidden.flatten(0, 1).index_select(0, self.positions)
-        log_probabilities, kl_distributions = vocabulary_scores(
-            lm, at_positions, self.tokens_at, self.tokens, distribution_rows=self.kl_at
+        states = hidden.flatten(0, 1).index_select(0, self.positions)
+        log_probabilities, kl_log_probabilities = vocabulary_scores(
+            lm, states, self.tokens_at, self.tokens, distribution_rows=self.kl_at
         )
         answer_count = len(hidden) * self.layout.per_row
-        empty = log_probabilities.new_zeros(answer_count)
-        by_answer = empty.index_add(0, self.answers, log_probabilities * self.weights)
+        zeros = log_probabilities.new_zeros(answer_count)
+        by_answer = zeros.index_add(0, self.answers, log_probabilities * self.weights)
         target, correct, false = self.layout.split(by_answer)
         return Reading(
             nll=-target,
-            kl=kl_distributions,
+            kl_log_probabilities=kl_log_probabilities,
             correct=AnswerScores(correct, self.correct_is_real),
             false=AnswerScores(false, self.false_is_real),
         )
@@ -203,7 +210,7 @@ class EditBatch:
             if entering is None:
                 entering = self._input_of_first_block()
         self.entering = entering
-        self._share()
+        self._prepare_passes()
 
     def _input_of_first_block(self) -> Tensor:
         block = self.lm.layout.block(self.layer)
@@ -212,7 +219,7 @@ class EditBatch:
             hidden_states(self.lm, active.ids, active.positions, active.visible, self.past)
         return recorded[block]  # [rows, active, hidden]
 
-    def _share(self) -> None:
+    def _prepare_passes(self) -> None:
         """Make what every pass of these rows shares; again when rows have left."""
         active = self.active
         width = active.ids.shape[1]
@@ -300,7 +307,7 @@ class EditBatch:
         self.entering = self.entering[index, :width]
         if self.reference is not None:
             self.reference = self.reference.rows(index)
-        self._share()
+        self._prepare_passes()
 
 
 def _laid_out(lm: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, int, np.ndarray]:

@@ -159,15 +159,15 @@ class Ft(LossEditor):
             for edit, values in zip(unfinished, by_row, strict=True):
                 edit.note(dict(zip(terms, values, strict=True)))
             goes_on = (total >= settings.stop_threshold) & torch.isfinite(total)
-            row_indices = goes_on.nonzero()[:, 0].tolist()
-            if not row_indices:
+            kept_rows = goes_on.nonzero()[:, 0].tolist()
+            if not kept_rows:
                 break
-            unfinished = [unfinished[index] for index in row_indices]
+            unfinished = [unfinished[index] for index in kept_rows]
             parameters = [parameter for edit in unfinished for parameter in edit.parameters]
             optimiser.zero_grad()
             total[goes_on].sum().backward(inputs=parameters)
-            if len(row_indices) < len(batch.rows):
-                batch.keep(row_indices)
+            if len(kept_rows) < len(batch.rows):
+                batch.keep(kept_rows)
             optimiser.step()
             self._bound(parameters)
             for edit in unfinished:
@@ -188,7 +188,8 @@ class Ft(LossEditor):
 
         def add_changes(entering: Tensor, output: Tensor) -> Tensor:
             changes = [
-                edit.delta.rows(row) for edit, row in zip(edits, entering.float(), strict=True)
+                edit.delta.rows(row_input)
+                for edit, row_input in zip(edits, entering.float(), strict=True)
             ]
             return output + torch.stack(changes).to(output.dtype)
 

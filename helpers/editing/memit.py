@@ -114,11 +114,13 @@ class SpreadingEditor(VectorEditor):
                 updates[column] = Update({**update, module_name: delta})
             layer_notes[module_name] = self._noted(layer)
 
-        written = iter(updates)
+        remaining_updates = iter(updates)
         return [
             vector.failed()
             if vector.failure
-            else self._recorded(next(written), {"layers": dict(layer_notes), **vector.noted})
+            else self._recorded(
+                next(remaining_updates), {"layers": dict(layer_notes), **vector.noted}
+            )
             for vector in vectors
         ]
 
@@ -183,8 +185,8 @@ class SpreadingEditor(VectorEditor):
         current = torch.stack([of_prompts[0] for of_prompts in read[last_block]]).double()
         residuals = (wanted - current).T / layers_left  # [d, n]
         if norm:
-            written = torch.stack([of_prompts[0] for of_prompts in read[mlp]], dim=1)
-            residuals = before_norm(self.lm.module(norm), written, residuals)
+            entering_norm = torch.stack([of_prompts[0] for of_prompts in read[mlp]], dim=1)
+            residuals = before_norm(self.lm.module(norm), entering_norm, residuals)
         return LayerProblem(self._averaged(read[key_module]), residuals)
 
     def _averaged(self, keys_of_edits: Sequence[Tensor]) -> Tensor:

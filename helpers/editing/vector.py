@@ -143,14 +143,14 @@ class VectorEditor(Editor):
             terms = self._loss_terms(batch, hidden, addition)
             total = torch.stack(list(terms.values())).sum(0)  # [rows]
             present_vectors = [vectors[row] for row in unfinished]
-            going_on = self._note(present_vectors, addition.delta, terms, total, step)
-            if not going_on:
+            kept_rows = self._finish_done(present_vectors, addition.delta, terms, total, step)
+            if not kept_rows:
                 break
             addition.step(total, settings.v_lr, settings.clamp_norm_factor)
-            if len(going_on) < len(unfinished):
-                unfinished = [unfinished[index] for index in going_on]
-                addition.keep(going_on)
-                batch.keep(going_on)
+            if len(kept_rows) < len(unfinished):
+                unfinished = [unfinished[index] for index in kept_rows]
+                addition.keep(kept_rows)
+                batch.keep(kept_rows)
         return vectors
 
     def _loss_terms(
@@ -160,7 +160,10 @@ class VectorEditor(Editor):
         settings = self.hyperparameters
         reading = batch.read(hidden)
         assert batch.reference is not None
-        divergence = (reading.kl.exp() * (reading.kl - batch.reference.kl)).sum(-1)
+        divergence = (
+            reading.kl_log_probabilities.exp()
+            * (reading.kl_log_probabilities - batch.reference.kl_log_probabilities)
+        ).sum(-1)
         decay = addition.delta.norm(dim=-1) / addition.initial.norm(dim=-1) ** 2
         return {
             "nll": reading.nll,
@@ -169,7 +172,7 @@ class VectorEditor(Editor):
             **batch.app_terms(reading, self.app),
         }
 
-    def _note(
+    def _finish_done(
         self,
         vectors: Sequence[Vector],
         delta: Tensor,
@@ -177,14 +180,14 @@ class VectorEditor(Editor):
         total: Tensor,
         step: int,
     ) -> list[int]:
-        """Note an evaluation with its vectors, and finish those that are done; indices of the others.
+        """Finish the vectors that are done at this evaluation, whose terms all note; indices of the others.
 
         This is the step's only transfer to the host.
         """
         settings = self.hyperparameters
         is_last = step + 1 == settings.v_num_grad_steps
         by_row = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
-        going_on = []
+        kept_rows = []
         for index, (vector, (*values, loss)) in enumerate(
             zip(vectors, by_row.tolist(), strict=True)
         ):
@@ -198,8 +201,8 @@ class VectorEditor(Editor):
                 vector.delta = delta[index].detach().clone()
                 vector.steps = step
             else:
-                going_on.append(index)
-        return going_on
+                kept_rows.append(index)
+        return kept_rows
 
 
 class _AddedVectors:

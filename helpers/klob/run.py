@@ -40,7 +40,7 @@ TABLES = ("sentences", "similarities", "null", "layers")
 VERSION = 1  # of the scores; raise it when a locator's numbers change
 NULL_SENTENCES = 2_048  # of the permutation null, which compares all with all
 NULL_UNITS = 1 << 20  # above, a random sample
-MOST = 1 << 29  # scores in memory: 2 GiB
+MOST_STORED_SCORES = 1 << 29  # scores in memory: 2 GiB
 Tables = dict[str, pd.DataFrame]
 OfSentence = TypeVar("OfSentence")
 
@@ -122,8 +122,8 @@ def evaluate_locator(
 ) -> Tables:
     """Run a locator over a subtask at its own and every coarser granularity.
 
-    Scores are stored in ``stored_scores`` until all are there; where they are more than ``MOST`` they are
-    computed anew for each reading.
+    Scores are stored in ``stored_scores`` until all are there; where they are more than
+    ``MOST_STORED_SCORES`` they are computed anew for each reading.
 
     *sentences* have the spread and mean magnitude, *similarities* each example's Sim_cand and both Sim_all,
     *null* the permutation null over all and inside relations, *layers* each example's mean pooled scores.
@@ -131,7 +131,7 @@ def evaluate_locator(
     queries = own_answers(lm, encode(lm, examples.sentences))
     shape = locator.shape(lm.layout)
     rows: Iterable[Scores] = _ComputedScores(lm, locator, queries)
-    if stored_scores is not None and len(queries) * np.prod(shape) <= MOST:
+    if stored_scores is not None and len(queries) * np.prod(shape) <= MOST_STORED_SCORES:
         rows = _resumed_scores(lm, locator, queries, stored_scores)
 
     fine_to_coarse: list[Tables] = []

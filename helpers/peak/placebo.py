@@ -30,7 +30,7 @@ from helpers.results.statistics import holm
 from helpers.results.store import Cases, Results, flag_unusable
 from helpers.results.text import in_points
 
-METRICS = ("LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
+COMPARED_METRICS = ("LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
 
 
 @dataclass(frozen=True)
@@ -109,22 +109,24 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
     rows = []
     p_values = []
     for method in (name for name in own if name in placebo):
-        measured = {name: (own[method][name], placebo[method][name]) for name in METRICS}
+        measured = {name: (own[method][name], placebo[method][name]) for name in COMPARED_METRICS}
         for factor in ("AFF", "ANF"):
             measured[f"{factor} hard - random"] = (
                 own[method][f"{factor}_hard"] - own[method][f"{factor}_random"],
                 placebo[method][f"{factor}_hard"] - placebo[method][f"{factor}_random"],
             )
         for name, (under_own, under_placebo) in measured.items():
-            first, second = under_placebo.align(under_own, join="inner")
-            measured_twice = first.notna() & second.notna()
-            contrast = metric_contrast(name, first[measured_twice], second[measured_twice])
+            placebo_values, own_values = under_placebo.align(under_own, join="inner")
+            measured_twice = placebo_values.notna() & own_values.notna()
+            contrast = metric_contrast(
+                name, placebo_values[measured_twice], own_values[measured_twice]
+            )
             rows.append(
                 {
                     "method": method,
                     "metric": name,
-                    "own edit": in_points(metric_interval(name, second[measured_twice])),
-                    "placebo": in_points(metric_interval(name, first[measured_twice])),
+                    "own edit": in_points(metric_interval(name, own_values[measured_twice])),
+                    "placebo": in_points(metric_interval(name, placebo_values[measured_twice])),
                     "difference": in_points(contrast.difference, signed=True),
                     "p": f"{contrast.p_value:.4f}",
                     "n": contrast.difference.n,

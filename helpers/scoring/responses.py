@@ -181,16 +181,16 @@ def _generated(
             lm, batch.last_hidden, draws[unfinished, step], sampling.temperature
         )
         goes_on = [
-            _append(lm, responses[response], token, sampling)
-            for response, token in zip(unfinished, next_tokens.tolist(), strict=True)
+            _append(lm, responses[index], token, sampling)
+            for index, token in zip(unfinished, next_tokens.tolist(), strict=True)
         ]
         if not any(goes_on) or step + 1 == sampling.max_new_tokens:
             break
         if not all(goes_on):
-            rows = torch.tensor(goes_on).nonzero()[:, 0]
+            kept_rows = torch.tensor(goes_on).nonzero()[:, 0]
             unfinished = unfinished[goes_on]
-            next_tokens = next_tokens[rows.to(next_tokens.device)]
-            batch.keep(rows)
+            next_tokens = next_tokens[kept_rows.to(next_tokens.device)]
+            batch.keep(kept_rows)
         batch.extend(next_tokens, step)
     return [tuple(response) for response in responses]
 

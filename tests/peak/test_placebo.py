@@ -7,7 +7,7 @@ import pytest
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.metrics import method_metrics
-from helpers.peak.placebo import METRICS, PeakPlacebo, placebo_table
+from helpers.peak.placebo import COMPARED_METRICS, PeakPlacebo, placebo_table
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, edit_request, score_records
 from helpers.results.store import ResultsStore
@@ -61,7 +61,7 @@ def test_the_table_compares_the_same_records(placebo, editor):
     foreign = method_metrics({"ROME": placebo.scores(editor)})
     table = placebo_table(own, foreign)
     assert table.loc["ROME"].index.tolist() == [
-        *METRICS,
+        *COMPARED_METRICS,
         "AFF hard - random",
         "ANF hard - random",
     ]
@@ -74,7 +74,7 @@ def test_the_table_compares_the_same_records(placebo, editor):
 
 def test_the_tests_of_the_table_are_corrected_together():
     index = pd.Index(range(8), name="case_id")
-    own = pd.DataFrame({name: np.linspace(0.5, 0.9, 8) for name in METRICS}, index=index)
+    own = pd.DataFrame({name: np.linspace(0.5, 0.9, 8) for name in COMPARED_METRICS}, index=index)
     foreign = own - 0.3  # eight changes in one direction: p is 2 / 2^8
     foreign["ANF_hard"] = own["ANF_hard"] - np.array([0.3] * 7 + [-0.1])
     table = placebo_table({"ROME": own, "FT-M": own}, {"ROME": foreign, "FT-M": foreign})

@@ -33,12 +33,12 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "05",
-            "Among twelve facts no locator predicts where a given fact is best edited; all select similar"
-            " neurons for paraphrases",
+            "With twelve facts we find no locator that predicts where a given fact is best edited; all"
+            " select similar neurons for paraphrases",
             f"A fact's wordings share neurons for all {len(real)} methods: RSim, which is 0 where they share"
             f" no more than any two sentences and 1 where they share all, is {ends[0]:.2f} to"
-            f" {ends[1]:.2f}. A chain and its fact share barely more knowledge neurons than random"
-            f" sentence pairs (RSim {relevance['mean']:.2f} and {chance:.2f}). For no locator"
+            f" {ends[1]:.2f}. A chain and its fact share about as many knowledge neurons as sentences"
+            f" dealt at random (RSim {relevance['mean']:.2f}; at random {chance:.2f}). For no locator"
             f" does a fact's own attribution predict its best layers better than another fact's"
             f" (n = {len(gains)}).",
             (
