@@ -203,6 +203,8 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
     ordered = sorted(runs, key=_of_another_model)
     ours = metrics_of_runs(ordered, answer_filter=answer_filter)
     counted = verdict_counts(ours)
+    if counted.empty:  # no run has enough relations
+        counted = verdict_counts(ours, with_undecided=True)
     whole = counted.groupby("finding", sort=False).sum(numeric_only=True)
     holding = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
     tested_runs = counted.index.unique("run")

@@ -128,15 +128,16 @@ def findings_of_runs(runs: Runs) -> dict[tuple[str, str], list[Evidence]]:
     return evidence
 
 
-def verdict_counts(runs: Runs) -> pd.DataFrame:
+def verdict_counts(runs: Runs, *, with_undecided: bool = False) -> pd.DataFrame:
     """How many tests of each finding come out how, after Holm's correction: a row a finding and run.
 
-    Tests of too few relations are omitted: whatever the records are, they decide nothing.
+    Tests of too few relations decide nothing, whatever the records are. They are omitted, unless
+    ``with_undecided``.
     """
     tests = []
     for (model, dataset), evidence in findings_of_runs(runs).items():
         for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
-            if not item.contrast.too_few_relations:
+            if with_undecided or not item.contrast.too_few_relations:
                 tests.append((item.finding, f"{model}, {dataset}", verdict))
     columns = ["finding", "run", "verdict"]
     counts = pd.DataFrame(tests, columns=columns).groupby(columns, sort=False).size()
