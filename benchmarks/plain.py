@@ -237,7 +237,7 @@ def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
 
 
 def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
-    lm, layers = editor.model, editor.hyperparameters.layers
+    lm, layers = editor.lm, editor.hyperparameters.layers
     layout = lm.layout
     last = layout.block(layers[-1])
     found = plain_vector(lm, request, editor.contexts, editor.hyperparameters, last)

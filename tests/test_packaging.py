@@ -164,14 +164,14 @@ from helpers.cli import app
 from helpers.editing.presets import read_hyperparameters
 from helpers.paths import figures_folder
 from helpers.results.archive import archive
-from helpers.results.figure import published, save
+from helpers.results.figure import published_figures, save
 from helpers.results.show import show
 
 os.environ.pop("HELPERS_FIGURES", None)
 params, sweep = sys.argv[1:]
 entries = {
     "archive": lambda: archive("peak").names(),
-    "figures": lambda: published(chapter="03"),
+    "figures": lambda: published_figures(chapter="03"),
     "one figure": lambda: save("05_reading"),
     "figures' list": lambda: ("figure", "--list"),
     "shown figure": lambda: show("05_rsim", 0.6, 0.2, title="a fact"),
