@@ -27,7 +27,7 @@ ADDITIONS = {
     "a coefficient of APP": ("gamma", 2),
     "a table column": ("LS_unfiltered", 1),
     "a figure": ("05_layers", 1),
-    "an editor": ("kn", 5),  # its settings are printed below tables
+    "an editor": ("kn", 4),  # the fourth is its look, which it need not have
     "a locator": ("causal-tracing", 2),
     "a data set with its own schema": ("LAYOUTS", 4),
 }

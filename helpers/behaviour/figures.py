@@ -10,7 +10,7 @@ from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of_scor
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
-from helpers.peak.tables import caption_of, method_notes
+from helpers.peak.tables import caption_of, training_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import interval
@@ -48,6 +48,4 @@ def scorer_panels(run: Run) -> Figure:
     finding = f"{listed} of the edits succeed by probability, {others}"
     but = " except KN" if "KN" in states else ""
     note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
-    return with_caption(
-        picture, finding, "\n".join([caption_of(run), *method_notes(run, ["mend"]), note])
-    )
+    return with_caption(picture, finding, "\n".join([caption_of(run), *training_notes(run), note]))

@@ -40,6 +40,7 @@ class NamedEditor:
     values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
     loss: bool = True  # which APP and further targets can join
     same_as_single: str = ""  # the editor that makes the same update where each edit is made alone
+    reported: tuple[str, ...] = ()  # hyperparameters that are printed next to its numbers
 
     @property
     def kind(self) -> Any:
@@ -74,7 +75,7 @@ _ROWS = (
     NamedEditor("r-rome", "R-ROME", "rome.Rome", {"rome_key": "averaged"}),
     NamedEditor("ft-m", "FT-M", "ft.Ft", {"objective": "target_new"}),
     NamedEditor("ft-l", "FT-L", "ft.Ft", {"objective": "prompt_last"}),
-    NamedEditor("kn", "KN", "kn.Kn", loss=False),
+    NamedEditor("kn", "KN", "kn.Kn", loss=False, reported=("steps", "adaptive_threshold", "p")),
     NamedEditor("mend", "MEND", "mend.Mend"),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures

@@ -37,7 +37,7 @@ from helpers.peak.findings import (
     short_name,
 )
 from helpers.peak.metrics import METRICS, metric_interval, probabilities_table
-from helpers.peak.tables import method_notes
+from helpers.peak.tables import training_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
@@ -175,7 +175,7 @@ def fairer_differences(run: Run) -> Figure:
     count = len(tests_of_noise)
     success = f"As a mean, answers as targets cost success ({costly} of {count} editors)"
     finding = f"{success}; as a sum, they leave more noise than APP for {noisy} of {count}"
-    notes = method_notes(run, ["mend"])
+    notes = training_notes(run)
     caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
     return _with_counts(picture, finding, caption, shown.values())
 

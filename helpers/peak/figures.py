@@ -37,6 +37,7 @@ from helpers.peak.tables import (
     method_notes,
     paper_setting,
     scores_of,
+    training_notes,
 )
 from helpers.results.archive import Run
 from helpers.results.figure import figure
@@ -240,7 +241,7 @@ def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
 
 def _ending(runs: Iterable[Run], answer_filter: AnswerFilter) -> str:
     """A caption's last words on several runs: an undertrained method, a filter other than the default."""
-    is_undertrained = any("undertrained" in note for run in runs for note in method_notes(run))
+    is_undertrained = any(training_notes(run) for run in runs)
     changed = _if_changed(answer_filter)
     kept = f". Answers kept by {changed}" if changed else ""
     return (". Our MEND: undertrained networks" if is_undertrained else "") + kept

@@ -192,15 +192,29 @@ def _evidence_of_app(metrics: Metrics) -> Iterator[Evidence]:
 def _between_methods(
     finding: str, metrics: Metrics, metric: str, *, higher: str, lower: str
 ) -> Evidence:
-    """A metric under two methods on the same records, as ``metric_contrast`` tests it."""
-    values_higher = metrics[higher][metric]
-    values_lower = metrics[lower][metric]
+    """A metric under two methods on the same records."""
+    values = metrics[lower][metric], metrics[higher][metric]
+    return _paired(finding, metric, *values, higher=higher, lower=lower)
+
+
+def _paired(
+    finding: str,
+    metric: str,
+    values_lower: pd.Series,
+    values_higher: pd.Series,
+    *,
+    higher: str,
+    lower: str,
+    editor: str = "",
+) -> Evidence:
+    """One metric's values on the same records, as ``metric_contrast`` tests their difference."""
     return Evidence(
         finding,
         metric_contrast(metric, values_lower, values_higher),
         metric=metric,
         higher=higher,
         lower=lower,
+        editor=editor,
         samples=(values_higher - values_lower,),
     )
 
@@ -216,16 +230,14 @@ def _differences(
     if lower not in metrics or higher not in metrics:
         return
     for metric in columns:
-        values_higher = metrics[higher][metric]
-        values_lower = metrics[lower][metric]
-        yield Evidence(
+        yield _paired(
             finding,
-            metric_contrast(metric, values_lower, values_higher),
-            metric=metric,
+            metric,
+            metrics[lower][metric],
+            metrics[higher][metric],
             higher=short_name(higher),
             lower=short_name(lower),
             editor=method_label(lower.editor),
-            samples=(values_higher - values_lower,),
         )
 
 

@@ -6,12 +6,12 @@ text: names of lists, numbers of answers, log-probabilities in single precision.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from helpers import UserError
-from helpers.editing.editors import distinct
+from helpers.editing.editors import EDITORS, distinct
 from helpers.paths import run_name
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
@@ -66,18 +66,23 @@ def published_runs(names: Iterable[str]) -> list[Run]:
     return list(runs.values())
 
 
-def method_notes(run: Run, editors: Collection[str] = ("kn", "mend")) -> list[str]:
-    """What a reader must know of a run's methods next to their numbers: KN's settings, MEND's training."""
+def method_notes(run: Run) -> list[str]:
+    """What a reader must know of a run's methods next to their numbers: settings, and MEND's training."""
     notes = []
     for settings in run.about.settings.values():
-        editor = settings["editor"] if settings.get("editor") in editors else ""
-        if editor == "kn":
+        editor = EDITORS.get(settings.get("editor", ""))
+        if editor and editor.reported:
             values = settings["hyperparameters"]
-            shown = ", ".join(f"{n} {values[n]:g}" for n in ("steps", "adaptive_threshold", "p"))
-            notes.append(f"KN: {shown}")
-        elif editor == "mend" and settings["network"] in UNDERTRAINED:
-            notes.append(f"MEND: undertrained ({UNDERTRAINED[settings['network']]} steps)")
-    return list(dict.fromkeys(notes))
+            reported = ", ".join(f"{name} {values[name]:g}" for name in editor.reported)
+            notes.append(f"{editor.label}: {reported}")
+    return [*dict.fromkeys(notes), *training_notes(run)]
+
+
+def training_notes(run: Run) -> list[str]:
+    """Which of a run's networks, MEND's, are undertrained."""
+    networks = [settings.get("network", "") for settings in run.about.settings.values()]
+    steps = [UNDERTRAINED[network] for network in networks if network in UNDERTRAINED]
+    return [f"MEND: undertrained ({count} steps)" for count in dict.fromkeys(steps)]
 
 
 def fewer_records(run: Run) -> list[str]:
