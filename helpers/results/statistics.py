@@ -96,10 +96,16 @@ def too_few(relations: int | None) -> bool:
 
 
 def relations_of(values: ArrayLike) -> int | None:
-    """How many relations the values that are not NaN are of; None without an index level ``relation``."""
+    """How many relations the values that are not NaN are of; None where that is not known.
+
+    The relations are in the index level ``relation``, where there is one.
+    """
     if not isinstance(values, pd.Series) or "relation" not in values.index.names:
         return None
-    return int(values.dropna().index.get_level_values("relation").nunique())
+    relations = values.dropna().index.get_level_values("relation")
+    if len(relations) and relations.isna().all():
+        return None
+    return int(relations.nunique())
 
 
 def units_of(values: ArrayLike) -> Units:

@@ -364,13 +364,13 @@ def recalled_links() -> Figure:
     )
 
 
-def _grid(count: int, columns: int = 3) -> tuple[Figure, list[Axes]]:
-    """A figure of as many panels, row by row, that share their scales."""
+def _grid(count: int, columns: int = 3, *, row_height: float = 2.2) -> tuple[Figure, list[Axes]]:
+    """A figure of as many panels, row by row, that share their scales; ``row_height`` is in inches."""
     rows = -(-count // columns)
     fig, grid = plt.subplots(
         rows,
         columns,
-        figsize=(7.9, 2.2 * rows + 0.8),
+        figsize=(7.9, row_height * rows + 0.8),
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -395,11 +395,13 @@ def _dots(
     marks_by_title: Mapping[str, Mapping[str, Mark]], columns: int = 3, **limits: Any
 ) -> Figure:
     """A panel for each title with a row a method, and in each row a dot for each labelled mark."""
-    fig, grid = _grid(len(marks_by_title), columns)
     every_table = pd.concat(
         [mark.table for marks in marks_by_title.values() for mark in marks.values()]
     )
     methods = tables.ordered(every_table.assign(model=""))["method"].unique().tolist()
+    # A line of text a method; the caption below takes more than the panels of a single row can spare.
+    row_height = max(2.2, 0.45 * len(methods))
+    fig, grid = _grid(len(marks_by_title), columns, row_height=row_height)
     for axes, (title, marks) in zip(grid, marks_by_title.items(), strict=True):
         for number, (label, mark) in enumerate(marks.items()):
             shift = 0.25 * (number - (len(marks) - 1) / 2)

@@ -24,6 +24,7 @@ from helpers.results.statistics import (
     positive_interval,
     post_stratified,
     ratio_interval,
+    relations_of,
     share_interval,
     standard_error,
     units_of,
@@ -103,6 +104,16 @@ def test_units_are_relations_where_there_are_enough() -> None:
     assert sorted(units_of(enough).sizes) == [1] * 7 + [3]
     assert units_of(enough).mean == pytest.approx(enough.mean())
     assert units_of([1.0, NAN]).relations is None
+
+
+def test_records_of_unknown_relations_are_tested_by_record() -> None:
+    """A run whose records have no known relation is no run of zero relations."""
+    index = pd.MultiIndex.from_product([range(10), [float("nan")]], names=["case_id", "relation"])
+    first, second = pd.Series(0.0, index), pd.Series(np.arange(1.0, 11.0), index)
+    assert relations_of(second) is None
+    by_record = paired(first.to_numpy(), second.to_numpy(), "number")
+    assert paired(first, second, "number") == by_record
+    assert relations_of(second.where(second < 0)) == 0  # no value is of no relation
 
 
 def test_the_robust_error_of_relations_of_one_record_is_the_usual_one() -> None:
