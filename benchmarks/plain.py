@@ -18,14 +18,16 @@ from torch import Tensor
 from benchmarks.machine import Timed, each
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
+from helpers.editing.edit import Edit
 from helpers.editing.ft import Ft
+from helpers.editing.interventions import Dense, LowRank
 from helpers.editing.kn import Kn
 from helpers.editing.memit import AlphaEdit, Memit, before_norm
 from helpers.editing.mend import Mend
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
-from helpers.editing.update import Dense, LowRank, Update, apply
+from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.models.language_model import LanguageModel
 from helpers.models.tokens import Ids, answer_ids, prompt_ids, subject_prompt
 from helpers.peak.records import PeakRecord
@@ -51,14 +53,14 @@ def plain_scores(lm: LanguageModel, questions: Sequence[Question]) -> list[float
 
 @torch.inference_mode()
 def plain_responses(
-    lm: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], tokens: int
+    lm: LanguageModel, prompts: Sequence[str], edits: Sequence[Edit], tokens: int
 ) -> list[Ids]:
     """Greedy responses one at a time: the edit is written, transformers generates with its cache."""
     found = []
-    for prompt, update in zip(prompts, updates, strict=True):
+    for prompt, edit in zip(prompts, edits, strict=True):
         ids = torch.tensor([prompt_ids(lm, prompt)], device=lm.device)
         how = {"attention_mask": torch.ones_like(ids), "max_new_tokens": tokens, "pad_token_id": 0}
-        with apply(lm, update):
+        with apply(lm, edit):
             whole = lm.network.generate(ids, do_sample=False, **how)
         ended = whole[0, ids.shape[1] :] == lm.tokenizer.eos_token_id
         found.append(tuple(whole[0, ids.shape[1] :][~ended].tolist()))
@@ -198,7 +200,7 @@ def _logits(lm: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
     return lm.network(input_ids=ids, attention_mask=mask).logits.float()
 
 
-def plain_rome(editor: Rome, request: EditRequest) -> Update:
+def plain_rome(editor: Rome, request: EditRequest) -> WeightEdit:
     """ROME, one edit."""
     lm, layer = editor.lm, editor.hyperparameters.layers[0]
     module = lm.layout.mlp(layer)
@@ -208,10 +210,10 @@ def plain_rome(editor: Rome, request: EditRequest) -> Update:
         direction = torch.linalg.solve(moment.matrix.to(direction), direction)
     left = found.delta.double() / (found.keys[0].double() @ direction)
     low_rank = LowRank(left.float()[:, None], direction.float()[:, None])
-    return Update({lm.layout.mlp_out(layer): low_rank})
+    return WeightEdit({lm.layout.mlp_out(layer): low_rank})
 
 
-def plain_memit(editor: Memit, request: EditRequest) -> Update:
+def plain_memit(editor: Memit, request: EditRequest) -> WeightEdit:
     """MEMIT, one edit: layer by layer, an [f, f] solve each, weights written in between."""
     weight = editor.hyperparameters.mom2_update_weight
 
@@ -223,7 +225,7 @@ def plain_memit(editor: Memit, request: EditRequest) -> Update:
     return _spread(editor, request, solve)
 
 
-def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
+def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> WeightEdit:
     """AlphaEdit, one edit: the projection as a matrix, an [f, f] solve per layer."""
 
     def solve(layer: int, key: Tensor, residual: Tensor) -> Tensor:
@@ -236,7 +238,7 @@ def plain_alphaedit(editor: AlphaEdit, request: EditRequest) -> Update:
     return _spread(editor, request, solve)
 
 
-def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
+def _spread(editor: Any, request: EditRequest, solve: Any) -> WeightEdit:
     lm, layers = editor.lm, editor.hyperparameters.layers
     layout = lm.layout
     last = layout.block(layers[-1])
@@ -256,11 +258,11 @@ def _spread(editor: Any, request: EditRequest, solve: Any) -> Update:
                 module = lm.module(norm)
                 residual = before_norm(module, output, residual[:, None])[:, 0]
             deltas[name] = Dense(solve(layer, weights @ keys.double(), residual).float())
-            written.enter_context(apply(lm, Update({name: deltas[name]})))
-    return Update(deltas)
+            written.enter_context(apply(lm, WeightEdit({name: deltas[name]})))
+    return WeightEdit(deltas)
 
 
-def plain_ft(editor: Ft, request: EditRequest) -> Update:
+def plain_ft(editor: Ft, request: EditRequest) -> WeightEdit:
     """FT-M or FT-L, one edit: Adam on the model's own matrix, whole forward passes."""
     lm, settings = editor.lm, editor.hyperparameters
     prompt = prompt_ids(lm, request.text)
@@ -287,10 +289,10 @@ def plain_ft(editor: Ft, request: EditRequest) -> Update:
     weight.requires_grad_(False)
     delta = Dense((weight - before).detach())
     weight.copy_(before)
-    return Update({editor.module: delta})
+    return WeightEdit({editor.module: delta})
 
 
-def plain_mend(editor: Mend, request: EditRequest) -> Update:
+def plain_mend(editor: Mend, request: EditRequest) -> WeightEdit:
     """MEND, one edit: a whole backward pass with weight gradients, dense updates summed."""
     lm, network = editor.lm, editor.network
     prompt = prompt_ids(lm, request.text)
@@ -322,7 +324,7 @@ def plain_mend(editor: Mend, request: EditRequest) -> Update:
         with torch.no_grad():
             right, left = network(name, inputs[0].detach(), output.grad[0])
             deltas[name] = Dense(left.T @ right)
-    return Update(deltas)
+    return WeightEdit(deltas)
 
 
 def plain_kn(editor: Kn, request: EditRequest) -> Tensor:

@@ -27,7 +27,7 @@ from helpers.editing.presets import (
 )
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.facts import GREEDY, Fact, edit, edit_facts
 from helpers.models.shapes import SHAPES
 from helpers.models.tokens import answer_ids, chat_prompt
@@ -100,13 +100,13 @@ def test_measures_are_of_tokens_and_the_text_is_only_shown(tiny):
     assert np.isnan(second["efficacy"])
     assert first["efficacy"] == 1
     asked = [Question(facts[0].prompts[0], ("Thailand!",))] * 2
-    scores = score_answers(model, asked, result.updates, [-1, 0])
+    scores = score_answers(model, asked, result.edits, [-1, 0])
     assert first["P before"] == pytest.approx(np.exp(scores["sum"][0]), rel=1e-4)
     assert first["P after"] == pytest.approx(np.exp(scores["sum"][1]), rel=1e-4)
     prompts = facts[0].prompts[1:]
     before, after = (
         [ids for (ids,) in sample_tokens(model, prompts, [u], [o] * 3, greedy)]
-        for u, o in ((result.updates[0], -1), (result.updates[0], 0))
+        for u, o in ((result.edits[0], -1), (result.edits[0], 0))
     )
     target = answer_ids(model, "Thailand!")
     assert first["generality"] == float(after[0][: len(target)] == target)
@@ -330,9 +330,9 @@ def test_a_target_that_the_answer_only_begins_with_is_not_known_before(tiny, mon
 
 
 def test_the_pieces_of_a_row():
-    failed = Update({}, {"failure": "too large"})
+    failed = WeightEdit({}, {"failure": "too large"})
     assert edit.outcome(failed, known_before=True, given_after=True) == "given up: too large"
-    sound = Update({})
+    sound = WeightEdit({})
     assert edit.outcome(sound, known_before=True, given_after=True) == "known before"
     assert edit.outcome(sound, known_before=False, given_after=True) == "written"
     assert edit.outcome(sound, known_before=False, given_after=False) == "not written"
@@ -378,9 +378,9 @@ def test_facts_together_are_one_update(checkpoint, tmp_path):
     facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
     lm = models.load(str(checkpoint))
     result = edit_facts(lm, facts, editor="ft-m", preset=FAST, together=True)
-    (update,) = result.updates
+    (update,) = result.edits
     update.save(tmp_path / "edit.safetensors")
-    assert Update.load(tmp_path / "edit.safetensors").diagnostics == update.diagnostics
+    assert WeightEdit.load(tmp_path / "edit.safetensors").diagnostics == update.diagnostics
     before = result.generate(["Peru lies beside"], fact=1)
     assert result.write() is lm
     after = sample_responses(lm, ["Peru lies beside"], n=1, sampling=GREEDY)

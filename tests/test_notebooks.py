@@ -11,7 +11,8 @@ import pytest
 import torch
 import yaml
 
-from helpers.editing.update import LowRank, Update
+from helpers.editing.interventions import LowRank
+from helpers.editing.weight_edit import WeightEdit
 from helpers.fetch import files_of
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import FIGURES, NOTEBOOKS, PARAMS
@@ -116,7 +117,7 @@ def test_aff_of_other_records_is_labelled_by_its_prompts(tiny, capsys, case_id, 
     model = tiny("llama")
     layout, drawn = model.layout, torch.Generator().manual_seed(0)
     sizes = (layout.hidden_size, layout.intermediate_size)
-    update = Update(
+    update = WeightEdit(
         {layout.mlp_out(1): LowRank(*(0.3 * torch.randn(n, 1, generator=drawn) for n in sizes))}
     )
     names = {"lm": model, "update": update, "update_app": update}

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import models
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models import weights as model_weights
 from helpers.models.architectures import ModelError
 from helpers.models.weights import PACKAGED_WEIGHTS, PackagedWeights
@@ -75,7 +75,7 @@ def test_results_that_are_pickles_are_refused(tmp_path):
         assert results.read().empty
     (tmp_path / "update.safetensors").write_bytes(content)
     with pytest.raises(Exception, match=r"(?i)header"):
-        Update.load(tmp_path / "update.safetensors")
+        WeightEdit.load(tmp_path / "update.safetensors")
     assert not marker.exists()
 
 

@@ -17,14 +17,16 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import SYMBOLS, Variant, method_label
-from helpers.editing.update import Update, overlay
+from helpers.editing.running import decided_beforehand, last_tokens, prefixes_of, under
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.state import in_own_state
+from helpers.models.tokens import ids_of_prompts
 from helpers.peak.figures import ACROSS, MAIN_RUN
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
@@ -35,7 +37,7 @@ from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
 from helpers.results.style import PALETTE, marked, with_caption
-from helpers.scoring.answers import Question, resolve_owners, tokenised
+from helpers.scoring.answers import resolve_owners
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
 _LOCALITY = "locality: "  # how the name of a variant's stored table of shifts begins
@@ -56,8 +58,8 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
                 prompts += [prompt, statement + prompt]
                 owners += [owner, owner]
                 rows += [(record.case_id, index, way) for way in ("alone", "stated")]
-        updates = editor.edit(list(map(edit_request, records)))
-        edited = next_token_scores(lm, prompts, updates, owners)
+        edits = editor.edit(list(map(edit_request, records)))
+        edited = next_token_scores(lm, prompts, edits, owners)
         unedited = next_token_scores(lm, prompts, [], [-1] * len(owners))
         table = pd.DataFrame(rows, columns=["case_id", "prompt_index", "asked"])
         return {"scores": table.join(distribution_shifts(unedited, edited))}
@@ -78,20 +80,26 @@ def distribution_shifts(before: Tensor, after: Tensor) -> pd.DataFrame:
 @in_own_state
 @torch.inference_mode()
 def next_token_scores(
-    lm: LanguageModel, prompts: Sequence[str], updates: Sequence[Update], owners: Sequence[int]
+    lm: LanguageModel, prompts: Sequence[str], edits: Sequence[Edit], owners: Sequence[int]
 ) -> Tensor:
     """Log-probabilities after each prompt [prompts, vocabulary], fp32, on the CPU; see ``score_answers``."""
-    owners = resolve_owners(len(prompts), updates, owners)
-    moved = [update.to(lm.device) for update in updates]
-    token_ids = [ids for ids, _ in tokenised(lm, [Question(prompt, ()) for prompt in prompts])]
+    owners = resolve_owners(len(prompts), edits, owners)
+    on_device = [edit.to(lm.device) for edit in edits]
+    prefixes = prefixes_of(lm, on_device, owners, prompts)
+    texts = [prefix + prompt for prefix, prompt in zip(prefixes, prompts, strict=True)]
+    ids_of_text = ids_of_prompts(lm, texts)
+    token_ids = [ids_of_text[text] for text in texts]
+    beforehand = decided_beforehand(lm, on_device, owners, token_ids)
     scores = torch.empty(len(prompts), lm.network.config.vocab_size)
 
     def run(batch: Sequence[int]) -> None:
-        texts = padded(lm, [token_ids[i] for i in batch])
-        with overlay(lm, moved, [owners[i] for i in batch]):
-            hidden = hidden_states(lm, texts.ids, texts.positions, texts.visible)
+        rows = padded(lm, [token_ids[i] for i in batch])
+        ends = last_tokens(rows.real, batch, len(prompts))
+        decisions = {} if beforehand is None else beforehand
+        with under(lm, on_device, [owners[i] for i in batch], ends, decisions):
+            hidden = hidden_states(lm, rows.ids, rows.positions, rows.visible)
         every = torch.arange(len(batch), device=hidden.device)
-        _, distributions = vocabulary_scores(lm, texts.last(hidden), every, every, every)
+        _, distributions = vocabulary_scores(lm, rows.last(hidden), every, every, every)
         scores[list(batch)] = distributions.to(scores)
 
     for batch in token_batches([len(ids) for ids in token_ids], 4096):

@@ -21,8 +21,8 @@ from typing import Any
 
 import pandas as pd
 
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
-from helpers.editing.update import Update
 from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
@@ -137,11 +137,11 @@ class Scorers:
     def _made(self, editor: Editor | None, records: Sequence[PeakRecord]) -> dict[str, Any]:
         run = self.run
         requests = [edit_request(record) for record in records]
-        updates = editor.edit(requests) if editor else None
+        edits = editor.edit(requests) if editor else None
         columns = ("tokens", "sum", "top")
-        scores = score_records(run.lm, records, updates, ask=scorer_questions, columns=columns)
+        scores = score_records(run.lm, records, edits, ask=scorer_questions, columns=columns)
         texts = pd.DataFrame(
-            self._texts(records, updates), columns=["case_id", "form", "sample", "text"]
+            self._texts(records, edits), columns=["case_id", "form", "sample", "text"]
         )
         by_id = {record.case_id: record for record in records}
         rows = []
@@ -150,13 +150,13 @@ class Scorers:
                 rows.append((case_id, form, sample, list_name, answer_index))
         named = pd.DataFrame(rows, columns=NAMED)
         tables = {"texts": texts, "named": named, "scores": scores}
-        if updates is not None:
-            edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
-            tables["edits"] = edits
+        if edits is not None:
+            diagnostics = flag_unusable(diagnostics_table(records, edits), scores, "sum")
+            tables["edits"] = diagnostics
         return tables
 
     def _texts(
-        self, records: Sequence[PeakRecord], updates: Sequence[Update] | None
+        self, records: Sequence[PeakRecord], edits: Sequence[Edit] | None
     ) -> list[tuple[int, str, int, str]]:
         """Rows case_id, form, sample and text: of every record and form, all in one batch."""
         lm = self.run.lm
@@ -169,11 +169,11 @@ class Scorers:
                 prompts.append(chat_prompt(lm, prompt) if form == "chat" else prompt)
                 record_indices.append(index)
                 prompt_forms.append(form)
-        owners = None if updates is None else record_indices
+        owners = None if edits is None else record_indices
         responses = sample_responses(
             lm,
             prompts,
-            updates,
+            edits,
             owners,
             n=1 + self.samples,
             greedy=True,

@@ -18,8 +18,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.editing.corpus import written_by
+from helpers.editing.edit import Edit
 from helpers.editing.editor import made_in_batches
-from helpers.editing.update import Update, overlay
+from helpers.editing.running import under
 from helpers.kept import load_or_make
 from helpers.models import LanguageModel
 from helpers.models.forest import Forest, pack
@@ -125,41 +126,41 @@ def read_at_subjects(
     *,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
-    updates: Sequence[Update] | None = None,
+    edits: Sequence[Edit] | None = None,
 ) -> dict[str, list[Tensor]]:
     """Inputs (keys) and outputs (values) of modules at the subject's last token, read in one pass.
 
     Args:
-        prompts: of each edit.
+        prompts: of each request.
         inputs: names of the modules whose inputs are read.
         outputs: names of those whose outputs are read.
-        updates: one for each edit, under which its prompts run; None: the unedited model.
+        edits: one for each request, under which its prompts run; None: the unedited model.
 
     Returns:
-        By module a tensor [prompts, size] for each edit.
+        By module a tensor [prompts, size] for each request.
     """
     module_names = (*inputs, *outputs)
     forests = []
-    subject_nodes = []  # of each edit, in each of its prompts
-    for prompts_of_edit in prompts:
+    subject_nodes = []  # of each request, in each of its prompts
+    for prompts_of_request in prompts:
         forest = Forest()
         # Nothing reads what follows the subject, so it need not run.
-        beginnings = [prompt.ids[: prompt.subject_last + 1] for prompt in prompts_of_edit]
+        beginnings = [prompt.ids[: prompt.subject_last + 1] for prompt in prompts_of_request]
         subject_nodes.append([forest.add(ids)[-1] for ids in beginnings])
         forests.append(forest)
 
-    def read(edits: Sequence[int]) -> list[dict[str, Tensor]]:
-        packed = pack([forests[edit] for edit in edits], lm)
-        owners = edits if updates is not None else [-1] * len(edits)
+    def read(indices: Sequence[int]) -> list[dict[str, Tensor]]:
+        packed = pack([forests[index] for index in indices], lm)
+        owners = indices if edits is not None else [-1] * len(indices)
         with (
-            overlay(lm, updates or [], owners),
+            under(lm, edits or [], owners),
             record(lm, inputs=inputs, outputs=outputs) as recorded,
         ):
             hidden_states(lm, packed.ids, packed.positions, packed.visible)
         return [
-            {name: recorded[name][row, subject_nodes[edit]].float() for name in module_names}
-            for row, edit in enumerate(edits)
+            {name: recorded[name][row, subject_nodes[index]].float() for name in module_names}
+            for row, index in enumerate(indices)
         ]
 
-    by_edit = made_in_batches([len(forest) for forest in forests], 4096, read)
-    return {name: [of_edit[name] for of_edit in by_edit] for name in module_names}
+    by_request = made_in_batches([len(forest) for forest in forests], 4096, read)
+    return {name: [of_request[name] for of_request in by_request] for name in module_names}

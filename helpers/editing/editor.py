@@ -11,10 +11,13 @@ from typing import Any, ClassVar, TypeVar
 from tqdm.auto import tqdm
 
 from helpers.editing.app import App
+from helpers.editing.edit import Edit
 from helpers.editing.editors import EDITORS
+from helpers.editing.interventions import Delta
 from helpers.editing.presets import Hyperparameters, WrapperHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Delta, Update, overlay_all
+from helpers.editing.running import under_all
+from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.state import in_own_state
@@ -25,10 +28,10 @@ Memo = dict[tuple[str, Hashable], Any]
 
 
 class Editor(ABC):
-    """Turns requests into updates; never writes the model's weights."""
+    """Turns requests into edits; never writes the model's weights."""
 
     name: str  # of its section in the params files
-    version: ClassVar[int] = 1  # raise it when the same settings would give other updates
+    version: ClassVar[int] = 1  # raise it when the same settings would give other edits
     grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
     lm: LanguageModel
     hyperparameters: Hyperparameters
@@ -37,9 +40,9 @@ class Editor(ABC):
     parts: tuple[str, ...] = ()  # of an edit, in its settings: each counts as of ``version``
 
     def __init_subclass__(cls) -> None:
-        """What makes updates runs in ``own_state``, in every editor."""
+        """What makes edits runs in ``own_state``, in every editor."""
         super().__init_subclass__()
-        for name in ("edit", "edit_jointly", "edit_sequentially", "edit_after"):
+        for name in ("edit", "edit_jointly", "edit_sequentially", "edit_after", "edit_on"):
             if name in vars(cls):
                 setattr(cls, name, in_own_state(vars(cls)[name]))
 
@@ -55,35 +58,40 @@ class Editor(ABC):
         return name if self.targets == "new" else f"{name}+{self.targets}"
 
     @abstractmethod
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """One update per request, each of the unedited model; of a failed edit an empty one."""
+    def edit(self, requests: Sequence[EditRequest]) -> Sequence[Edit]:
+        """One edit per request, each of the unedited model; one that failed changes nothing."""
 
     @in_own_state
-    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
-        """One update that makes all edits, in sequence where the editor cannot solve for all at once."""
-        total = Update({})
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Edit:
+        """One edit that makes all changes, in sequence where the editor cannot solve for all at once."""
+        total: Edit = WeightEdit({})
         of_each_edit = []
         for so_far in self.edit_sequentially(requests):
             total = so_far
             of_each_edit.append(dict(so_far.diagnostics))
-        return Update(total.deltas, joint_diagnostics(of_each_edit))
+        return total.with_diagnostics(joint_diagnostics(of_each_edit))
 
     @in_own_state
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        """The cumulative update after each edit, with that edit's diagnostics."""
-        total = Update({})
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Edit]:
+        """The cumulative edit after each request, with that request's diagnostics."""
+        total: Edit = WeightEdit({})
         for request in requests:
-            total = total.plus(self.edit_after(total, [request]))
+            total = self.edit_on(total, [request])
             yield total
 
     @in_own_state
-    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
-        """What ``requests`` add, together, to a model already edited by ``earlier``."""
-        with overlay_all(self.lm, earlier):
+    def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """``earlier`` and what ``requests`` add to it, together; not always their chain (GRACE)."""
+        return earlier.then(self.edit_after(earlier, requests))
+
+    @in_own_state
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """What ``requests`` add, together, to a model under ``earlier``, an edit of weights."""
+        with under_all(self.lm, only_weights(earlier, f"{self.method} after another edit")):
             return self.edit(requests)[0] if len(requests) == 1 else self.edit_jointly(requests)
 
     def settings(self) -> dict[str, Any]:
-        """All that its updates depend on, as plain JSON values: results are keyed by it."""
+        """All that its edits depend on, as plain JSON values: results are keyed by it."""
         parts = (self.name, *self.parts, *(["app"] if self.app else []))
         return {
             "editor": self.name,
@@ -95,7 +103,7 @@ class Editor(ABC):
 
 @dataclass
 class Wrapper(Editor):
-    """An editor that changes the updates of ``base``, whose model, APP and targets it shares."""
+    """An editor that changes the edits of weights of ``base``, whose model, APP and targets it shares."""
 
     base: Editor
     hyperparameters: WrapperHyperparameters
@@ -105,16 +113,20 @@ class Wrapper(Editor):
         self.targets = self.base.targets
 
     @abstractmethod
-    def changed(self, update: Update) -> Update:
-        """The base editor's update, made on the unedited model, as this editor leaves it."""
+    def changed(self, edit: WeightEdit) -> WeightEdit:
+        """The base editor's edit, made on the unedited model, as this editor leaves it."""
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """The base editor's independent updates, each changed."""
-        return [self.changed(update) for update in self.base.edit(requests)]
+    def weights(self, edit: Edit) -> WeightEdit:
+        """The base editor's edit, which must be one of weights."""
+        return only_weights(edit, self.method)
 
-    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
-        """The base editor's joint update, changed."""
-        return self.changed(self.base.edit_jointly(requests))
+    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
+        """The base editor's independent edits, each changed."""
+        return [self.changed(self.weights(edit)) for edit in self.base.edit(requests)]
+
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> WeightEdit:
+        """The base editor's joint edit, changed."""
+        return self.changed(self.weights(self.base.edit_jointly(requests)))
 
     def settings(self) -> dict[str, Any]:
         """Also the base editor's settings."""
@@ -123,7 +135,7 @@ class Wrapper(Editor):
 
 @dataclass
 class Memoised(Editor):
-    """Keeps an editor's updates of the unedited model in ``memo``, by its settings."""
+    """Keeps an editor's edits of the unedited model in ``memo``, by its settings."""
 
     base: Editor
     memo: Memo = field(repr=False)
@@ -132,12 +144,12 @@ class Memoised(Editor):
         self.lm, self.app = self.base.lm, self.base.app
         self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
-        """The base editor's independent updates, each made once, whatever it is asked for with."""
+    def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
+        """The base editor's independent edits, each made once, whatever it is asked for with."""
         return memoised(self.memo, self._key("edit"), requests, self.base.edit)
 
-    def edit_jointly(self, requests: Sequence[EditRequest]) -> Update:
-        """The base editor's joint update."""
+    def edit_jointly(self, requests: Sequence[EditRequest]) -> Edit:
+        """The base editor's joint edit."""
         key = self._key("joint")
         return memoised(
             self.memo,
@@ -146,18 +158,21 @@ class Memoised(Editor):
             lambda groups: [self.base.edit_jointly(group) for group in groups],
         )[0]
 
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        """The base editor's cumulative updates, kept off the device: they can be dense."""
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Edit]:
+        """The base editor's cumulative edits, kept off the device: they can be dense."""
 
-        def make(groups: Sequence[tuple[EditRequest, ...]]) -> list[list[Update]]:
+        def make(groups: Sequence[tuple[EditRequest, ...]]) -> list[list[Edit]]:
             return [
-                [update.to("cpu") for update in self.base.edit_sequentially(group)]
-                for group in groups
+                [edit.to("cpu") for edit in self.base.edit_sequentially(group)] for group in groups
             ]
 
         yield from memoised(self.memo, self._key("sequence"), [tuple(requests)], make)[0]
 
-    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """The base editor's edit on top of an earlier one; not kept."""
+        return self.base.edit_on(earlier, requests)
+
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """What the base editor adds to an edited model; not kept."""
         return self.base.edit_after(earlier, requests)
 
@@ -170,7 +185,7 @@ class Memoised(Editor):
 
 
 def with_memo(editor: Editor, memo: Memo) -> Editor:
-    """The editor, or the base of RECT or PRUNE, with its updates in ``memo``: MEMIT edits once for all."""
+    """The editor, or the base of RECT or PRUNE, with its edits in ``memo``: MEMIT edits once for all."""
     if isinstance(editor, Wrapper):
         return replace(editor, base=Memoised(editor.base, memo))
     return Memoised(editor, memo)
@@ -233,7 +248,7 @@ def diagnostics_of(
 
 
 def joint_diagnostics(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What is recorded with a joint update: that of each edit, and a failure where all failed."""
+    """What is recorded with a joint edit: that of each edit, and a failure where all failed."""
     diagnostics: dict[str, Any] = {"edits": list(records)}
     if records and all("failure" in record for record in records):
         diagnostics["failure"] = "no edit of the batch succeeded"

@@ -77,6 +77,13 @@ _ROWS = (
     NamedEditor("ft-l", "FT-L", "ft.Ft", {"objective": "prompt_last"}),
     NamedEditor("kn", "KN", "kn.Kn", loss=False, reported=("steps", "adaptive_threshold", "p")),
     NamedEditor("mend", "MEND", "mend.Mend"),
+    NamedEditor("grace", "GRACE", "grace.Grace", loss=False, reported=("epsilon",)),
+    NamedEditor("in-context", "In context", "in_context.InContext", loss=False),
+    NamedEditor("ike", "IKE", "in_context.Ike", loss=False, reported=("k",)),
+    NamedEditor("memory-bm25", "Memory (BM25)", "memory.Memory", {"retriever": "bm25"}, loss=False),
+    NamedEditor(
+        "memory-hidden", "Memory (hidden)", "memory.Memory", {"retriever": "hidden"}, loss=False
+    ),
 )
 EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures
 

@@ -21,10 +21,11 @@ from torch import Tensor
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import Editor, diagnostics_of, made_in_batches
+from helpers.editing.interventions import Dense
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.rows import EditRow, edit_row
-from helpers.editing.update import Dense, Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.hooks import output_hooks
 from helpers.models.weights import free_bytes
@@ -53,14 +54,14 @@ class LossEditor(Editor):
         return False
 
     @abstractmethod
-    def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
+    def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:
         """One independent update per row, made in one batch."""
 
     def settings(self) -> dict[str, Any]:
         """Also the choice of targets."""
         return super().settings() | {"targets": self.targets}
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """One independent update per request."""
         rows = [
             edit_row(
@@ -140,7 +141,7 @@ class Ft(LossEditor):
         budget = free_bytes(self.lm.device) // 4
         return max(1, budget // (5 * 4 * self.lm.weight(self.module).numel()))
 
-    def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
+    def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:
         """Dense updates, optimised together; edits leave the batch when they stop or fail."""
         settings = self.hyperparameters
         batch = EditBatch(self.lm, rows, self.layer)
@@ -203,10 +204,10 @@ class Ft(LossEditor):
             for parameter in parameters:
                 parameter.clamp_(-bound, bound)
 
-    def _update(self, edit: _PendingEdit) -> Update:
+    def _update(self, edit: _PendingEdit) -> WeightEdit:
         notes = {"steps": edit.steps, "losses": edit.losses}
         if edit.failure:
-            return Update({}, {"failure": edit.failure, **notes})
+            return WeightEdit({}, {"failure": edit.failure, **notes})
         tensors = {name: tensor.detach() for name, tensor in edit.delta.tensors().items()}
         deltas = {self.module: Dense(**tensors)}
-        return Update(deltas, diagnostics_of(self.lm, deltas, notes))
+        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))

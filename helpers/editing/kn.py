@@ -22,10 +22,11 @@ from tqdm.auto import tqdm
 
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.editor import Editor, diagnostics_of
+from helpers.editing.interventions import Delta, LowRank
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, RequestError, with_one_prompt
 from helpers.editing.rows import Ids, check_record_length
-from helpers.editing.update import Delta, LowRank, Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.locating.attribution import integrated_gradients
 from helpers.locating.query import Query
 from helpers.locating.slots import greedy_tokens
@@ -64,19 +65,19 @@ class Kn(Editor):
         """Also the context templates."""
         return super().settings() | {"contexts": [list(group) for group in self.contexts.groups]}
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """One independent update of rank one per request and layer with chosen neurons."""
         bar = tqdm(with_one_prompt(requests), desc="attributing", disable=not self.progress)
         return [self._update(request) for request in bar]
 
-    def _update(self, request: EditRequest) -> Update:
+    def _update(self, request: EditRequest) -> WeightEdit:
         """Add the answers' difference to the output weights of the chosen neurons."""
         lm, settings = self.lm, self.hyperparameters
         attributions, old, new = self.attributions(request)
         is_chosen = self.neurons(attributions.float())  # [layers, neurons]
         notes = {"neurons": is_chosen.nonzero().tolist(), "old_answer": list(old)}
         if not bool(is_chosen.any()):
-            return Update({}, {"failure": "no attribution exceeds the threshold", **notes})
+            return WeightEdit({}, {"failure": "no attribution exceeds the threshold", **notes})
         weight_old = settings.lambda_old
         if len(new) == 1 and settings.lambda_old_one_token is not None:
             weight_old = settings.lambda_old_one_token
@@ -89,7 +90,7 @@ class Kn(Editor):
             for layer, of_layer in enumerate(is_chosen)
             if bool(of_layer.any())
         }
-        return Update(deltas, diagnostics_of(lm, deltas, notes))
+        return WeightEdit(deltas, diagnostics_of(lm, deltas, notes))
 
     def attributions(self, request: EditRequest) -> tuple[Tensor, Ids, Ids]:
         """[prompts, layers, neurons], averaged over the answer's tokens; the old and the new answer.

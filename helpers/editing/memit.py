@@ -39,10 +39,12 @@ from torch import Tensor, nn
 
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.editor import diagnostics_of, joint_diagnostics
+from helpers.editing.interventions import LowRank
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import LowRank, Update, overlay_all
+from helpers.editing.running import under_all
 from helpers.editing.vector import Vector, VectorEditor
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models.tokens import SubjectPrompt
 
 KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one run, by layer
@@ -99,11 +101,11 @@ class SpreadingEditor(VectorEditor):
     def _noted(self, layer: int) -> dict[str, Any]:
         return {}  # what else the diagnostics report of a layer
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """One independent update per request, of rank one in every edited matrix."""
         vectors = self._vectors(requests)
         pending = self._pending(requests, vectors)
-        updates = [Update({}) for _ in pending]
+        updates = [WeightEdit({}) for _ in pending]
         layer_notes: dict[str, Any] = {}
         for layer in self.hyperparameters.layers if pending else ():
             module_name = self._module(layer)
@@ -111,7 +113,7 @@ class SpreadingEditor(VectorEditor):
             left, right = self.solve_each(layer, problem.keys, problem.residuals)
             for column, update in enumerate(updates):
                 delta = LowRank(left[:, [column]].float(), right[:, [column]].float())
-                updates[column] = Update({**update, module_name: delta})
+                updates[column] = WeightEdit({**update, module_name: delta})
             layer_notes[module_name] = self._noted(layer)
 
         remaining_updates = iter(updates)
@@ -126,20 +128,20 @@ class SpreadingEditor(VectorEditor):
 
     def edit_jointly(
         self, requests: Sequence[EditRequest], history: KeyHistory | None = None
-    ) -> Update:
+    ) -> WeightEdit:
         """One update for all requests, solved for together layer by layer.
 
         ``history`` are the keys of earlier edits, which the update leaves alone.
         """
         vectors = self._vectors(requests)
         pending = self._pending(requests, vectors)
-        update = Update({})
+        update = WeightEdit({})
         layer_notes: dict[str, Any] = {}
         for layer in self.hyperparameters.layers if pending else ():
             module_name = self._module(layer)
             problem = self._layer_problem(layer, pending, [update] * len(pending))
             left, right = self.solve_jointly(layer, problem.keys, problem.residuals, history)
-            update = Update({**update, module_name: LowRank(left.float(), right.float())})
+            update = WeightEdit({**update, module_name: LowRank(left.float(), right.float())})
             layer_notes[module_name] = self._noted(layer)
 
         unchanged = diagnostics_of(self.lm, {})
@@ -163,7 +165,7 @@ class SpreadingEditor(VectorEditor):
         ]
 
     def _layer_problem(
-        self, layer: int, pending: Sequence[PendingVector], updates: Sequence[Update]
+        self, layer: int, pending: Sequence[PendingVector], updates: Sequence[WeightEdit]
     ) -> LayerProblem:
         """The keys, and an equal share of what is still missing, read with the layers below edited."""
         layers = self.hyperparameters.layers
@@ -179,7 +181,7 @@ class SpreadingEditor(VectorEditor):
             [edit.prompts for edit in pending],
             inputs=[key_module],
             outputs=[last_block, mlp] if norm else [last_block],
-            updates=updates,
+            edits=updates,
         )
         wanted = torch.stack([edit.wanted for edit in pending])  # [n, d]
         current = torch.stack([of_prompts[0] for of_prompts in read[last_block]]).double()
@@ -197,11 +199,11 @@ class SpreadingEditor(VectorEditor):
     def _module(self, layer: int) -> str:
         return self.lm.layout.mlp_out(layer)
 
-    def _recorded(self, update: Update, extra: dict[str, Any]) -> Update:
+    def _recorded(self, update: WeightEdit, extra: dict[str, Any]) -> WeightEdit:
         diagnostics = diagnostics_of(self.lm, update, extra)
         if not all(math.isfinite(norm) for norm in diagnostics["norm"].values()):
-            return Update({}, {**diagnostics, "failure": "the update is not finite"})
-        return Update(dict(update), diagnostics)
+            return WeightEdit({}, {**diagnostics, "failure": "the update is not finite"})
+        return WeightEdit(dict(update), diagnostics)
 
 
 class MemitHyperparameters(VectorHyperparameters):
@@ -254,16 +256,16 @@ class AlphaEdit(SpreadingEditor):
         occupied = self.occupied(layer)
         return keys - occupied @ (occupied.T @ keys), self.hyperparameters.L2
 
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
         """Each edit also protects the keys of those before, read on the model just after their edit."""
-        total, history = Update({}), KeyHistory()
+        total, history = WeightEdit({}), KeyHistory()
         editor = replace(self, memo=None)  # vectors of the edited model are not shared
         for request in requests:
-            with overlay_all(self.lm, total):
+            with under_all(self.lm, total):
                 step = editor.edit_jointly([request], history)
             total = total.plus(step)
             if not step.failed:  # else nothing was written that needs protection
-                with overlay_all(self.lm, total):
+                with under_all(self.lm, total):
                     self._remember(history, request)
             yield total
 

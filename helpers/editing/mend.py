@@ -32,9 +32,10 @@ from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.ft import LossEditor
+from helpers.editing.interventions import LowRank
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.rows import EditRow
-from helpers.editing.update import LowRank, Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import read_kept
 from helpers.models import LanguageModel
 from helpers.models.hooks import output_hooks
@@ -78,7 +79,7 @@ class Mend(LossEditor):
         return super().settings() | {"network": self.network.checksum}
 
     @torch.no_grad()
-    def edit_rows(self, rows: Sequence[EditRow]) -> list[Update]:
+    def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:
         """Low-rank updates from one forward and one backward pass."""
         module_names = list(self.network.shapes)
         first_layer = min(self.lm.layout.layer_of(name) for name in module_names)
@@ -99,15 +100,15 @@ class Mend(LossEditor):
             for deltas, values in zip(deltas_of_rows, by_row, strict=True)
         ]
 
-    def _update(self, deltas: dict[str, LowRank], losses: dict[str, float]) -> Update:
+    def _update(self, deltas: dict[str, LowRank], losses: dict[str, float]) -> WeightEdit:
         notes = {"steps": 1, "losses": [losses]}
         tensors = [torch.tensor(list(losses.values()))]
         for delta in deltas.values():
             tensors += delta.tensors().values()
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             failure = f"non-finite loss or gradient: {losses}"
-            return Update({}, {"failure": failure, **notes})
-        return Update(deltas, diagnostics_of(self.lm, deltas, notes))
+            return WeightEdit({}, {"failure": failure, **notes})
+        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))
 
 
 def token_gradients(

@@ -109,9 +109,12 @@ def preset_values(
         raise EditorError(f"no preset {preset!r:.60}: give the name of one, {_OTHER_WAYS}")
     if not _is_named(preset):
         return content_of(Path(preset).expanduser())
-    if preset == GENERIC:
-        return _generic_values(split_method(editor)[0].section, size or (32, 4096))
+    section_name = split_method(editor)[0].section
+    if preset == GENERIC and section_name not in _sections_of_any_model():
+        return _generic_values(section_name, size or (32, 4096))
     section = _section_of(editor, model)
+    if section.name in _sections_of_any_model() and preset in section.presets:
+        return dict(section.presets[preset])
     file_name = section.path.name
     if not section.path.exists():
         raise EditorError(
@@ -226,7 +229,7 @@ def _section_of(editor: str, model: str) -> _Section:
     sections = content_of(path)["editors"] if path.exists() else {}
     editor_name = editor.partition("+")[0]
     name = editor_name if editor_name in sections else split_method(editor_name)[0].section
-    return _Section(path, name, sections.get(name, {}))
+    return _Section(path, name, sections.get(name) or _sections_of_any_model().get(name, {}))
 
 
 def _words_for_preset(editor: str, model: str, preset: Preset) -> str:
@@ -240,6 +243,12 @@ def _words_for_preset(editor: str, model: str, preset: Preset) -> str:
 def _generic_sections() -> dict[str, Any]:
     """The generic presets, by the editors' sections."""
     sections: dict[str, Any] = content_of(in_repository(_GENERIC_FILE))["editors"]
+    return sections
+
+
+def _sections_of_any_model() -> dict[str, Any]:
+    """Presets that do not depend on the model, by the editors' sections."""
+    sections: dict[str, Any] = content_of(in_repository(_GENERIC_FILE))["of_any_model"]
     return sections
 
 

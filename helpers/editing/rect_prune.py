@@ -21,10 +21,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Wrapper, diagnostics_of
+from helpers.editing.interventions import Delta, Dense, LowRank, Masked
 from helpers.editing.presets import WrapperHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Delta, Dense, LowRank, Masked, Update
+from helpers.editing.weight_edit import WeightEdit
 
 
 class RectHyperparameters(WrapperHyperparameters):
@@ -41,22 +43,23 @@ class Rect(Wrapper):
     hyperparameters: RectHyperparameters
     name = "rect"
 
-    def changed(self, update: Update, earlier: Update | None = None) -> Update:
-        """The update masked, relative to the weights with the earlier updates in them."""
+    def changed(self, edit: WeightEdit, earlier: WeightEdit | None = None) -> WeightEdit:
+        """The edit masked, relative to the weights with the earlier edits in them."""
         deltas = {}
-        for name, delta in update.items():
+        for name, delta in edit.items():
             weight = self.lm.weight(name).float()
             if earlier and name in earlier:
                 weight = weight + earlier[name].dense().to(weight)
             deltas[name] = keep_largest(delta, weight, self.hyperparameters.keep)
         if not deltas:
-            return update
+            return edit
         recorded = diagnostics_of(self.lm, deltas)
-        return Update(deltas, {**update.diagnostics, **recorded})
+        return WeightEdit(deltas, {**edit.diagnostics, **recorded})
 
-    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> WeightEdit:
         """What the base editor adds, masked."""
-        return self.changed(self.base.edit_after(earlier, requests), earlier)
+        added = self.weights(self.base.edit_after(earlier, requests))
+        return self.changed(added, self.weights(earlier))
 
 
 def keep_largest(delta: Delta, weight: Tensor, share: float) -> Delta:
@@ -91,19 +94,20 @@ class Prune(Wrapper):
     _largest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     name = "prune"
 
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        """The base editor's cumulative updates, each restrained as if it were the last."""
-        return (self.changed(total) for total in self.base.edit_sequentially(requests))
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
+        """The base editor's cumulative edits, each restrained as if it were the last."""
+        cumulative_edits = self.base.edit_sequentially(requests)
+        return (self.changed(self.weights(total)) for total in cumulative_edits)
 
-    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """What the base editor adds, unrestrained."""
         return self.base.edit_after(earlier, requests)
 
-    def changed(self, update: Update) -> Update:
-        """The update restrained; its diagnostics name s_max and how many values exceeded it."""
+    def changed(self, edit: WeightEdit) -> WeightEdit:
+        """The edit restrained; its diagnostics name s_max and how many values exceeded it."""
         deltas: dict[str, Delta] = {}
         noted: dict[str, dict[str, float]] = {}
-        for name, delta in update.items():
+        for name, delta in edit.items():
             if name not in self._largest:
                 weight = self.lm.weight(name).float()
                 self._largest[name] = float(torch.linalg.matrix_norm(weight, 2))
@@ -113,9 +117,9 @@ class Prune(Wrapper):
             deltas[name] = delta.plus(restrained) if added else restrained
             noted[name] = {"largest_singular_value": limit, "restrained": count}
         if not deltas:
-            return update
+            return edit
         recorded = diagnostics_of(self.lm, deltas, {"prune": noted})
-        return Update(deltas, {**update.diagnostics, **recorded})
+        return WeightEdit(deltas, {**edit.diagnostics, **recorded})
 
 
 def restrain(delta: Delta, limit: float, log_base: float) -> tuple[Delta, int]:

@@ -21,10 +21,11 @@ from torch import Tensor
 
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.editor import diagnostics_of
+from helpers.editing.interventions import LowRank
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import LowRank, Update
 from helpers.editing.vector import Vector, VectorEditor
+from helpers.editing.weight_edit import WeightEdit
 
 
 class RomeHyperparameters(VectorHyperparameters):
@@ -54,7 +55,7 @@ class Rome(VectorEditor):
         if self.hyperparameters.rome_key == "averaged":
             self.parts += ("r-rome",)
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[Update]:
+    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """The equation, edit by edit."""
         lm = self.lm
         (layer,) = self.hyperparameters.layers
@@ -68,7 +69,7 @@ class Rome(VectorEditor):
             for keys, vector in zip(read[key_module], vectors, strict=True)
         ]
 
-    def _update(self, layer: int, keys: Tensor, vector: Vector) -> Update:
+    def _update(self, layer: int, keys: Tensor, vector: Vector) -> WeightEdit:
         """One edit's update from its subject's keys [templates, f], the bare prompt's first."""
         if vector.failure:
             return vector.failed()
@@ -88,7 +89,7 @@ class Rome(VectorEditor):
             return vector.failed("the key is not finite, or orthogonal to its direction (k.u = 0)")
         deltas = {self.lm.layout.mlp_out(layer): LowRank(left[:, None], right[:, None])}
         notes = {"key_dot_direction": float(key_dot_direction), **vector.noted}
-        return Update(deltas, diagnostics_of(self.lm, deltas, notes))
+        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))
 
     def _direction(self, layer: int, averaged_key: Tensor) -> Tensor:
         """u [f]: C^-1 k_bar, or k_bar itself, scaled to unit length, in fp64."""

@@ -65,7 +65,7 @@ class EditRow:
 
     record: str = ""
     forest: Forest = field(default_factory=Forest)
-    bare_node: int = -1  # the subject's last token; -1 where no position is edited
+    bare_node: int = -1  # the edited token of the bare prompt; -1 where no position is edited
     kl_node: int = -1  # that of the KL prompt
     target: list[Prediction] = field(default_factory=list)  # see ``weighted_targets``
     correct: list[list[Prediction]] = field(default_factory=list)  # an answer's mean-token scores
@@ -106,11 +106,13 @@ def edit_row(
     contexts: ContextTemplates | None = None,
     targets: str = "new",
     prompt_last: bool = False,
+    at_prompt_end: bool = False,
 ) -> EditRow:
     """The row of one request, with the answers that APP protects after its bare prompt.
 
-    Without ``contexts`` (FT, MEND) no position is edited; with ``prompt_last`` (FT-L) every token of an
-    answer is read right after the prompt.
+    With ``contexts`` the subject's last token is edited, in each of them; ``at_prompt_end`` (GRACE) the
+    prompt's last token; else (FT, MEND) no position. With ``prompt_last`` (FT-L) every token of an answer
+    is read right after the prompt.
     """
     row = EditRow(request.record or request.text)
     wordings = [(request, weighted_targets(request, targets))]
@@ -118,35 +120,32 @@ def edit_row(
         wordings.append((replace(request, prompt=prompt_text, further=()), [(target, 1.0)]))
     with request.named():
         for wording, answers in wordings:
-            prompts = _prompts(lm, wording, contexts)
+            prompts = _prompts(lm, wording, contexts, at_prompt_end)
             ids_of = ids_of_answers(
                 lm, [answer for answer, _ in answers], separator_after(wording.text)
             )
-            for prompt, subject_position in prompts:
+            for prompt, edited_position in prompts:
                 for answer, weight in answers:
                     row.target += row.predict(
                         prompt,
                         ids_of[answer],
-                        subject_position,
+                        edited_position,
                         at_once=prompt_last,
                         scale=weight / (len(wordings) * len(prompts)),
                     )
-        bare_prompt, subject_position = _prompts(lm, request, contexts)[0]
-        if subject_position is not None:
-            nodes = row.forest.add(bare_prompt, subject_position)
-            row.bare_node = nodes[subject_position]
+        bare_prompt, edited_position = _prompts(lm, request, contexts, at_prompt_end)[0]
+        if edited_position is not None:
+            nodes = row.forest.add(bare_prompt, edited_position)
+            row.bare_node = nodes[edited_position]
+        if contexts is not None:
             row.kl_node = _add_kl_prompt(lm, row.forest, request)
         correct, false = app.answers(request) if app else ((), ())
         ids_of = ids_of_answers(lm, [*correct, *false], separator_after(request.text))
     for answer in correct:
-        predictions = row.predict(
-            bare_prompt, ids_of[answer], subject_position, at_once=prompt_last
-        )
+        predictions = row.predict(bare_prompt, ids_of[answer], edited_position, at_once=prompt_last)
         row.correct.append(predictions)
     for answer in false:
-        predictions = row.predict(
-            bare_prompt, ids_of[answer], subject_position, at_once=prompt_last
-        )
+        predictions = row.predict(bare_prompt, ids_of[answer], edited_position, at_once=prompt_last)
         row.false.append(predictions)
     return row
 
@@ -158,11 +157,15 @@ def _add_kl_prompt(lm: LanguageModel, forest: Forest, request: EditRequest) -> i
 
 
 def _prompts(
-    lm: LanguageModel, request: EditRequest, contexts: ContextTemplates | None
+    lm: LanguageModel,
+    request: EditRequest,
+    contexts: ContextTemplates | None,
+    at_prompt_end: bool,
 ) -> list[tuple[Ids, int | None]]:
-    """Token ids of every wording, with the position of the subject's last token where it is edited."""
+    """Token ids of every wording, with the position of the token that is edited, if one is."""
     if contexts is None:
-        return [(prompt_ids(lm, request.text), None)]
+        ids = prompt_ids(lm, request.text)
+        return [(ids, len(ids) - 1 if at_prompt_end else None)]
     in_contexts = prompts_in_contexts(lm, request, contexts)
     return [(prompt.ids, prompt.subject_last) for prompt in in_contexts]
 

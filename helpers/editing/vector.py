@@ -27,12 +27,13 @@ from torch import Tensor
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor, Memo, made_in_batches, memoised
 from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow, edit_row, prompts_in_contexts
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
 from helpers.models.hooks import output_hooks
@@ -54,9 +55,9 @@ class Vector:
         """What is recorded of it with its edit."""
         return {"steps": self.steps, "losses": self.losses}
 
-    def failed(self, reason: str | None = None) -> Update:
-        """An empty update that states why its edit was given up; default: the vector's own failure."""
-        return Update({}, {"failure": reason or self.failure, **self.noted})
+    def failed(self, reason: str | None = None) -> WeightEdit:
+        """An empty edit that states why its edit was given up; default: the vector's own failure."""
+        return WeightEdit({}, {"failure": reason or self.failure, **self.noted})
 
 
 @dataclass
@@ -89,7 +90,7 @@ class VectorEditor(Editor):
             "targets": self.targets,
         }
 
-    def edit_after(self, earlier: Update, requests: Sequence[EditRequest]) -> Update:
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """Vectors found on an edited model are not shared."""
         return Editor.edit_after(replace(self, memo=None), earlier, requests)
 

@@ -13,9 +13,10 @@ from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor, check_method
 from helpers.editing.corpus import corpus_named
+from helpers.editing.edit import Edit
 from helpers.editing.editors import split_method
 from helpers.editing.request import EditRequest, RequestError, errors_about, read_texts
-from helpers.editing.update import Update, write
+from helpers.editing.weight_edit import write
 from helpers.models import LanguageModel
 from helpers.models.tokens import Ids, answer_ids, separator_after, subject_prompt
 from helpers.params import whole_number
@@ -78,11 +79,11 @@ class Fact:
 
 @dataclass
 class EditedFacts:
-    """Facts, their updates (one each, or one for all) and what these did (``edit_facts``: the table)."""
+    """Facts, their edits (one each, or one for all) and what these did (``edit_facts``: the table)."""
 
     lm: LanguageModel
     facts: tuple[Fact, ...]
-    updates: tuple[Update, ...]
+    edits: tuple[Edit, ...]
     table: pd.DataFrame
     written: bool = False
 
@@ -90,19 +91,19 @@ class EditedFacts:
         """Greedy continuations under one fact's edit; once written, under all."""
         if self.written:
             owner = -1
-        elif len(self.updates) == 1:
+        elif len(self.edits) == 1:
             owner = 0
         else:
             owner = fact
         owners = [owner] * len(prompts)
-        texts = sample_responses(self.lm, prompts, self.updates, owners, n=1, sampling=GREEDY)
+        texts = sample_responses(self.lm, prompts, self.edits, owners, n=1, sampling=GREEDY)
         return [text for (text,) in texts]
 
     def write(self) -> LanguageModel:
-        """Add all updates to the weights for good, once; many facts are better edited ``together``."""
+        """Add all edits to the weights for good, once; many facts are better edited ``together``."""
         if not self.written:
-            for update in self.updates:
-                write(self.lm, update)
+            for edit in self.edits:
+                write(self.lm, edit)
         self.written = True
         return self.lm
 
@@ -134,7 +135,7 @@ def edit_facts(
     - ``CPC``, ``AFF``, ``ANF``: damage to correct and false answers, both given (PEAK, Equations 3, 5, 6);
     - ``warning``: what is odd about the fact (``fact_warnings``) or its edit (``edit_warnings``).
 
-    ``together`` makes one update of all edits, instead of one each; ``preset`` None takes what the
+    ``together`` makes one edit of all edits, instead of one each; ``preset`` None takes what the
     model's file recommends. The other options are those of ``build_editor``.
     """
     facts = listed(facts)
@@ -157,24 +158,24 @@ def edit_facts(
     )
     requests = [fact.request for fact in facts]
     if together:
-        updates = [built_editor.edit_jointly(requests)]
+        edits: Sequence[Edit] = [built_editor.edit_jointly(requests)]
         owners = [0] * len(facts)
     else:
-        updates = built_editor.edit(requests)
+        edits = built_editor.edit(requests)
         owners = list(range(len(facts)))
-    after = _answered(lm, facts, updates, owners)
+    after = _answered(lm, facts, edits, owners)
     hyperparameters = presets.base_hyperparameters(editor, lm.name, preset)
     edits_subject_token = isinstance(hyperparameters, presets.VectorHyperparameters)
     rows = []
     for index, fact in enumerate(facts):
-        update = updates[owners[index]]
-        row = fact_row(lm, fact, before[index], after[index], update)
+        edit = edits[owners[index]]
+        row = fact_row(lm, fact, before[index], after[index], edit)
         warnings = fact_warnings(fact, facts, together=together)
-        warnings += edit_warnings(lm, fact, update, edits_subject_token=edits_subject_token)
+        warnings += edit_warnings(lm, fact, edit, edits_subject_token=edits_subject_token)
         if warnings:
             row["warning"] = "; ".join(warnings)
         rows.append(row)
-    return EditedFacts(lm, facts, tuple(updates), pd.DataFrame(rows))
+    return EditedFacts(lm, facts, tuple(edits), pd.DataFrame(rows))
 
 
 def listed(facts: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -209,13 +210,13 @@ class Answers:
 
 
 def _answered(
-    lm: LanguageModel, facts: Sequence[Fact], updates: Sequence[Update], owners: Sequence[int]
+    lm: LanguageModel, facts: Sequence[Fact], edits: Sequence[Edit], owners: Sequence[int]
 ) -> list[Answers]:
-    """What the model gives for each fact, under the update that ``owners`` name for it."""
+    """What the model gives for each fact, under the edit that ``owners`` name for it."""
     questions = [
         Question(fact.prompts[0], (fact.target, *fact.correct, *fact.false)) for fact in facts
     ]
-    scores = score_answers(lm, questions, updates, owners)
+    scores = score_answers(lm, questions, edits, owners)
     prompts: list[str] = []
     prompt_owners: list[int] = []
     longest_target = 0
@@ -225,7 +226,7 @@ def _answered(
         longest_target = max(longest_target, *map(len, _target_ids(lm, fact)))
     token_count = max(GREEDY.max_new_tokens, longest_target + LONGEST_LETTER)
     sampling = replace(GREEDY, max_new_tokens=token_count, stop=None)
-    continuations = iter(sample_tokens(lm, prompts, updates, prompt_owners, sampling))
+    continuations = iter(sample_tokens(lm, prompts, edits, prompt_owners, sampling))
     answers = []
     for fact, (_, fact_scores) in zip(facts, scores.groupby("question", sort=True), strict=True):
         tokens = [next(continuations)[0] for _ in fact.prompts]
@@ -239,7 +240,7 @@ def _target_ids(lm: LanguageModel, fact: Fact) -> list[Ids]:
 
 
 def fact_row(
-    lm: LanguageModel, fact: Fact, before: Answers, after: Answers, update: Update
+    lm: LanguageModel, fact: Fact, before: Answers, after: Answers, edit: Edit
 ) -> dict[str, object]:
     """A fact's row of the table that ``edit_facts`` describes, without columns it does not ask for."""
     targets = _target_ids(lm, fact)
@@ -248,7 +249,7 @@ def fact_row(
     row: dict[str, object] = {
         "fact": fact.request.text,
         "target": fact.target,
-        "outcome": outcome(update, known_before=known_before, given_after=given_after[0]),
+        "outcome": outcome(edit, known_before=known_before, given_after=given_after[0]),
         "generated before": shown_text(lm, before),
         "generated after": shown_text(lm, after),
         "P before": float(np.exp(before.scores["sum"].iloc[0])),
@@ -281,9 +282,9 @@ def begins_with(tokens: Ids, target: Ids) -> bool:
     return tokens[: len(target)] == target
 
 
-def outcome(update: Update, *, known_before: bool, given_after: bool) -> str:
+def outcome(edit: Edit, *, known_before: bool, given_after: bool) -> str:
     """What became of an edit, in the table's words."""
-    if failure := update.diagnostics.get("failure"):
+    if failure := edit.diagnostics.get("failure"):
         return f"given up: {failure}"
     if known_before:
         return "known before"
@@ -351,13 +352,13 @@ def _asks(fact: Fact) -> str:
 
 
 def edit_warnings(
-    lm: LanguageModel, fact: Fact, update: Update, *, edits_subject_token: bool
+    lm: LanguageModel, fact: Fact, edit: Edit, *, edits_subject_token: bool
 ) -> list[str]:
     """What is odd about an edit that was made."""
     messages = []
     if edits_subject_token and not subject_prompt(lm, fact.prompt, fact.subject).subject_last:
         messages.append("the subject is the first token, which holds no fact: put a word before it")
-    if update.diagnostics.get("exploding"):
+    if edit.diagnostics.get("exploding"):
         messages.append("the update is as large as the weights")
-    layers = update.diagnostics.get("layers", {}).values()
+    layers = edit.diagnostics.get("layers", {}).values()
     return messages + [layer["warning"] for layer in layers if "warning" in layer]

@@ -18,11 +18,11 @@ import pandas as pd
 
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
+from helpers.editing.edit import Edit
 from helpers.editing.moments import second_moment
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
-from helpers.editing.update import Update
 from helpers.klob.examples import ConsistencyExample
 from helpers.models import LanguageModel
 from helpers.records import without_slot
@@ -81,7 +81,7 @@ def edit_every_layer(
 
     def scores_at_layer(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
         chosen_requests = {number: requests[number] for number in chosen}
-        updates = None
+        edits = None
         if layer != UNEDITED:
             editor = build_editor(
                 "rome",
@@ -91,8 +91,8 @@ def edit_every_layer(
                 seed=seed,
                 overrides={"layers": [layer], **_WITHOUT_CONTEXTS},
             )
-            updates = editor.edit(list(chosen_requests.values()))
-        table = score_edits(lm, examples, chosen_requests, updates)
+            edits = editor.edit(list(chosen_requests.values()))
+        table = score_edits(lm, examples, chosen_requests, edits)
         case_ids = [_case_id(number, layer) for number in table["example"]]
         return {"scores": table.assign(layer=layer, case_id=case_ids)}
 
@@ -131,13 +131,13 @@ def score_edits(
     lm: LanguageModel,
     examples: Facts,
     requests: Mapping[int, EditRequest],
-    updates: Sequence[Update] | None,
+    edits: Sequence[Edit] | None,
 ) -> pd.DataFrame:
-    """The two answers' scores after each wording of the requests' facts, under their ``updates``.
+    """The two answers' scores after each wording of the requests' facts, under their ``edits``.
 
     Columns example (place in the file), wording, and new and old: mean token log-probabilities of the
     target and of the fact's answer, NaN under an update that is empty (a failed edit). Without
-    ``updates`` the scores are the unedited model's.
+    ``edits`` the scores are the unedited model's.
     """
     rows = []
     questions = []
@@ -147,13 +147,13 @@ def score_edits(
             rows.append((number, wording))
             questions.append(Question(without_slot(cloze), (request.target, request.correct[0])))
             owners.append(owner)
-    scores = score_answers(lm, questions, updates, owners if updates else None)
+    scores = score_answers(lm, questions, edits, owners if edits else None)
     by_answer = scores.pivot(index="question", columns="answer", values="mean")
     table = pd.DataFrame(rows, columns=["example", "wording"])
     table["new"] = by_answer[0].to_numpy()
     table["old"] = by_answer[1].to_numpy()
-    if updates is not None:
-        failed = [not updates[owner] for owner in owners]
+    if edits is not None:
+        failed = [edits[owner].failed for owner in owners]
         table.loc[failed, ["new", "old"]] = np.nan
     return table
 

@@ -6,7 +6,7 @@ gets exactly what it gets alone. A vector is added at *edited* nodes, shared wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,6 +57,16 @@ class Forest:
     def active(self) -> np.ndarray:
         """Boolean [nodes]: true for edited nodes and all their descendants."""
         return self._inherited(np.array(self.edited, dtype=bool))
+
+    def following(self, numbers: Mapping[int, int]) -> np.ndarray:
+        """[nodes]: the number of each node that has one, and of those that follow it; -1 elsewhere."""
+        of_node = np.full(len(self), -1, dtype=np.int64)
+        for node, parent in enumerate(self.parents):
+            if node in numbers:
+                of_node[node] = numbers[node]
+            elif parent >= 0:
+                of_node[node] = of_node[parent]
+        return of_node
 
     def _inherited(self, found: np.ndarray) -> np.ndarray:
         for node, parent in enumerate(self.parents):

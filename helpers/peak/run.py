@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from helpers import UserError
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Update, overlay_all
+from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import kept_whole, load_if_intact
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
@@ -29,7 +30,7 @@ Asked = tuple[list[Question], pd.DataFrame]
 Ask = Callable[[PeakRecord], Asked]
 Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
 _OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content states as much
-_UPDATE = "update.safetensors"
+_EDIT = "edit.safetensors"
 
 
 def edit_request(record: PeakRecord) -> EditRequest:
@@ -73,7 +74,7 @@ def questions(record: PeakRecord) -> Asked:
 def score_records(
     lm: LanguageModel,
     records: Sequence[PeakRecord],
-    updates: Sequence[Update] | None = None,
+    edits: Edit | Sequence[Edit] | None = None,
     *,
     ask: Ask = questions,
     columns: Sequence[str] = ("tokens", "sum"),
@@ -81,42 +82,45 @@ def score_records(
 ) -> pd.DataFrame:
     """Long table (case_id, role, prompt_index, list, answer_index, ``columns``) of all records.
 
-    Each is scored under its own of the ``updates``; without them, by the unedited model.
+    Each is scored under its own of the ``edits``, or all under one; without any, by the unedited model.
     """
     all_questions, keys, owners = [], [], []
     for index, record in enumerate(records):
         record_questions, record_keys = ask(record)
         all_questions += record_questions
         keys.append(record_keys)
-        owner = -1 if updates is None else index
+        owner = index
+        if edits is None:
+            owner = -1
+        elif isinstance(edits, Edit):
+            owner = 0
         owners += [owner] * len(record_questions)
-    scores = score_answers(lm, all_questions, updates, owners, progress=progress)
+    all_edits = [edits] if isinstance(edits, Edit) else edits
+    scores = score_answers(lm, all_questions, all_edits, owners, progress=progress)
     return pd.concat(keys, ignore_index=True).join(scores[list(columns)])
 
 
-def joined_scores(lm: LanguageModel, record: PeakRecord, update: Update) -> pd.DataFrame:
-    """One record's scores before and after an update, in the columns the metrics take."""
+def joined_scores(lm: LanguageModel, record: PeakRecord, edit: Edit) -> pd.DataFrame:
+    """One record's scores before and after an edit, in the columns the metrics take."""
     before = score_records(lm, [record]).rename(columns={"sum": "sum_before"})
-    after = score_records(lm, [record], [update])
+    after = score_records(lm, [record], edit)
     return before.assign(sum_after=after["sum"])
 
 
 def edit_prompt_probabilities(
-    lm: LanguageModel, record: PeakRecord, states: Mapping[str, Update | None]
+    lm: LanguageModel, record: PeakRecord, states: Mapping[str, Edit | None]
 ) -> pd.DataFrame:
     """Probability of every answer at a record's edit prompt: answer, list, a column per state.
 
-    A state is named for an update, or for None: the unedited model.
+    A state is an edit with a name, or None: the unedited model.
     """
     record_questions, _ = questions(record)
     question = record_questions[0]  # at the edit prompt
     names = [name for name, answers in record.lists.items() for _ in answers]
     table = pd.DataFrame({"answer": question.answers, "list": names})
-    for name, update in states.items():
-        if update is None:
-            scores = score_answers(lm, [question])
-        else:
-            scores = score_answers(lm, [question], [update], [0])
+    for name, edit in states.items():
+        edits = [] if edit is None else [edit]
+        scores = score_answers(lm, [question], edits, [len(edits) - 1])
         table[name] = np.exp(scores["mean"].to_numpy())
     return table
 
@@ -134,10 +138,10 @@ class PeakRun:
     ask_settings: dict[str, Any] = field(default_factory=dict)  # what else ``ask`` depends on
 
     def score(
-        self, records: Sequence[PeakRecord], updates: Sequence[Update] | None = None
+        self, records: Sequence[PeakRecord], edits: Edit | Sequence[Edit] | None = None
     ) -> pd.DataFrame:
         """``score_records`` of this run's model and questions."""
-        return score_records(self.lm, records, updates, ask=self.ask, progress=self.progress)
+        return score_records(self.lm, records, edits, ask=self.ask, progress=self.progress)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
@@ -145,10 +149,10 @@ class PeakRun:
         def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
             if editor is None:
                 return {"scores": self.score(records)}
-            updates = editor.edit([edit_request(record) for record in records])
-            scores = self.score(records, updates)
-            edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
-            return {"scores": scores, "edits": edits}
+            edits = editor.edit([edit_request(record) for record in records])
+            scores = self.score(records, edits)
+            diagnostics = flag_unusable(diagnostics_table(records, edits), scores, "sum")
+            return {"scores": scores, "edits": diagnostics}
 
         return self.completed(self.results(editor), make)
 
@@ -223,8 +227,8 @@ class PeakRun:
 class PeakSequence:
     """Edits of a run's records by one editor, in file order, each upon the ones before.
 
-    At each checkpoint every record edited so far is scored under the cumulative update, so that
-    additivity includes what later edits did to earlier records. The update is kept next to the
+    At each checkpoint every record edited so far is scored under the cumulative edit, so that
+    additivity includes what later edits did to earlier records. The edit is kept next to the
     scores: a longer sequence continues where a shorter one ended.
     """
 
@@ -260,46 +264,46 @@ class PeakSequence:
 
     @property
     def _is_resumable(self) -> bool:
-        """Whether the cumulative update is all that the editor remembers; PRUNE remembers more."""
+        """Whether the cumulative edit is all that the editor remembers; PRUNE remembers more."""
         return type(self.editor).edit_sequentially is Editor.edit_sequentially
 
-    def _last_intact(self, earlier: Sequence[int]) -> tuple[int, Update]:
-        """The last of the earlier checkpoints from which to edit on, and its update; else 0 and none."""
-        count, total = 0, Update({})
+    def _last_intact(self, earlier: Sequence[int]) -> tuple[int, Edit]:
+        """The last of the earlier checkpoints from which to edit on, and its edit; else 0 and none."""
+        count = 0
+        total: Edit = WeightEdit({})
         if not self._is_resumable:
             return count, total
         for checkpoint in earlier:
-            stored = load_if_intact(self.results(checkpoint).folder / _UPDATE, Update.load)
+            stored = load_if_intact(self.results(checkpoint).folder / _EDIT, Edit.load)
             if stored is not None:
                 count, total = checkpoint, stored.to(self.run.lm.device)
         return count, total
 
-    def _totals(self, total: Update, requests: Sequence[EditRequest]) -> Iterator[Update]:
-        """The cumulative update after each request; ``total`` is what the edits before them made."""
+    def _totals(self, total: Edit, requests: Sequence[EditRequest]) -> Iterator[Edit]:
+        """The cumulative edit after each request; ``total`` is what the edits before them made."""
         if not self._is_resumable:
             yield from self.editor.edit_sequentially(requests)
             return
         for request in requests:
-            total = total.plus(self.editor.edit_after(total, [request]))
+            total = self.editor.edit_on(total, [request])
             yield total
 
-    def _keep(self, count: int, total: Update) -> None:
-        """Store the update after ``count`` edits, and the scores of their records under it."""
+    def _keep(self, count: int, total: Edit) -> None:
+        """Store the edit after ``count`` edits, and the scores of their records under it."""
         results = self.results(count)
-        with kept_whole(results.folder / _UPDATE) as scratch:
+        with kept_whole(results.folder / _EDIT) as scratch:
             total.save(scratch)
-        with overlay_all(self.run.lm, total):
-            scores = self.run.score(self.run.data.records[:count])
+        scores = self.run.score(self.run.data.records[:count], total)
         if scores["sum"].isna().any():
             raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
         results.add({"scores": scores})
 
 
-def diagnostics_table(records: Sequence[PeakRecord], updates: Sequence[Update]) -> pd.DataFrame:
+def diagnostics_table(records: Sequence[PeakRecord], edits: Sequence[Edit]) -> pd.DataFrame:
     """One row per edit; ``final_nll`` is of the last evaluation, perhaps before the last step."""
     rows = []
-    for record, update in zip(records, updates, strict=True):
-        noted = update.diagnostics
+    for record, edit in zip(records, edits, strict=True):
+        noted = edit.diagnostics
         losses = noted.get("losses")
         row = {
             "case_id": record.case_id,

@@ -30,6 +30,11 @@ LOOKS = {
     "ft-l": Look(5, ">"),
     "kn": Look(6, "X"),
     "mend": Look(7, "*"),
+    "grace": Look(7, "p"),
+    "in-context": Look(2, "H"),
+    "ike": Look(2, "8"),
+    "memory-bm25": Look(0, "^"),
+    "memory-hidden": Look(0, "v"),
 }
 OTHER = Look(8, "h")  # of an editor that has no look of its own
 

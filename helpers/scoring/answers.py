@@ -15,7 +15,14 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from helpers.editing.update import Update, overlay
+from helpers.editing.edit import Edit
+from helpers.editing.running import (
+    GateDecisions,
+    PromptTokens,
+    decided_beforehand,
+    prefixes_of,
+    under,
+)
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
@@ -23,7 +30,7 @@ from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.state import in_own_state
 from helpers.models.tokens import Ids, answer_ids, ids_of_questions, tuple_of_texts
 
-ROW_TOKENS = 192  # questions of one owner share a row up to this many
+ROW_TOKENS = 192  # questions of one owner share a row up to this many, besides a prefix they share
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
 
@@ -45,8 +52,33 @@ class _Row:
     """Questions of one owner in one prefix forest."""
 
     owner: int
+    prefix: str  # that its prompts begin with
+    prefix_tokens: int
     forest: Forest = field(default_factory=Forest)
     predictions: list[_ScoredToken] = field(default_factory=list)
+    question_of_end: dict[int, int] = field(default_factory=dict)  # by a prompt's last node
+
+    @property
+    def room(self) -> int:
+        """Tokens that it can still take."""
+        return self.prefix_tokens + max(ROW_TOKENS, self.prefix_tokens) - len(self.forest)
+
+
+class _Asked(NamedTuple):
+    """A question as the model gets it under its edit."""
+
+    owner: int
+    prompt: Ids  # after what the edit puts before it
+    answers: list[Ids]
+    prefix: str  # what the edit puts there; empty: nothing
+    prefix_tokens: int  # by which that makes the prompt longer
+    is_gated: bool  # whether the edit must know where the prompt ends
+
+    @property
+    def size(self) -> int:
+        """Tokens that it adds to a row, at most."""
+        answer_tokens = sum(len(ids) - 1 for ids in self.answers)
+        return len(self.prompt) - self.prefix_tokens + answer_tokens
 
 
 class _ScoredToken(NamedTuple):
@@ -69,17 +101,17 @@ class _TokenScores(NamedTuple):
 def score_answers(
     lm: LanguageModel,
     questions: Sequence[Question],
-    updates: Sequence[Update] | None = None,
+    edits: Sequence[Edit] | None = None,
     owners: Sequence[int] | None = None,
     *,
     progress: bool = False,
 ) -> pd.DataFrame:
-    """Score every answer of every question, under ``updates`` if any; no weight is touched.
+    """Score every answer of every question, under ``edits`` if any; no weight is touched.
 
     Args:
         questions: prompts with the answers that are scored after each.
-        updates: the edits; None: all questions are asked of the unedited model.
-        owners: for each question the index of its update, or -1 for the unedited model.
+        edits: of any kind; None: all questions are asked of the unedited model.
+        owners: for each question the index of its edit, or -1 for the unedited model.
         progress: show a bar.
 
     Returns:
@@ -88,26 +120,31 @@ def score_answers(
         ``top`` (how many of its tokens are such that no other token is more probable).
 
     Raises:
-        TokenError: an empty text, a prompt that ends with a blank, or one that exceeds the context.
-        UpdateError: an update that does not fit the model.
+        TokenError: an empty text, a prompt that ends with a blank, or one that exceeds the context, with
+            what its edit puts before it.
+        EditError: an edit that does not fit the model.
     """
-    owner_of_question = resolve_owners(len(questions), updates, owners)
-    on_device = [update.to(lm.device) for update in updates or ()]
-    asked = tokenised(lm, questions)
+    owner_of_question = resolve_owners(len(questions), edits, owners)
+    on_device = [edit.to(lm.device) for edit in edits or ()]
+    asked = _asked(lm, questions, on_device, owner_of_question)
     table = pd.DataFrame(
         [
-            (question, answer, len(ids))
-            for question, (_, answers) in enumerate(asked)
-            for answer, ids in enumerate(answers)
+            (number, answer, len(ids))
+            for number, question in enumerate(asked)
+            for answer, ids in enumerate(question.answers)
         ],
         columns=["question", "answer", "tokens"],
     )
-    rows = _packed_rows(asked, owner_of_question)
+    rows = _packed_rows(asked)
+    prompts = [question.prompt for question in asked]
+    beforehand = decided_beforehand(lm, on_device, owner_of_question, prompts)
     sums = np.zeros(len(table))
     top_counts = np.zeros(len(table))
 
     def score(row_indices: Sequence[int]) -> None:
-        scores = _score_rows(lm, [rows[i] for i in row_indices], on_device)
+        batch = [rows[i] for i in row_indices]
+        decisions = {} if beforehand is None else beforehand
+        scores = _score_rows(lm, batch, on_device, len(questions), decisions)
         np.add.at(sums, scores.answers, scores.log_probabilities)
         np.add.at(top_counts, scores.answers, scores.is_top)
 
@@ -118,17 +155,44 @@ def score_answers(
     return table.assign(sum=sums, mean=sums / table["tokens"], top=top_counts)
 
 
+def _asked(
+    lm: LanguageModel, questions: Sequence[Question], edits: Sequence[Edit], owners: Sequence[int]
+) -> list[_Asked]:
+    """The questions' token ids, each prompt with the text that its edit puts before it."""
+    prefixes = prefixes_of(lm, edits, owners, [question.prompt for question in questions])
+    prefixed_questions = [
+        Question(prefix + question.prompt, question.answers)
+        for prefix, question in zip(prefixes, questions, strict=True)
+    ]
+    bare_prompts = [prompt for prompt, _ in tokenised(lm, questions)]
+    is_gated = [edit.is_gated for edit in edits]
+    asked = []
+    for number, (prompt, answers) in enumerate(tokenised(lm, prefixed_questions)):
+        owner = owners[number]
+        asked.append(
+            _Asked(
+                owner=owner,
+                prompt=prompt,
+                answers=answers,
+                prefix=prefixes[number],
+                prefix_tokens=len(prompt) - len(bare_prompts[number]),
+                is_gated=owner >= 0 and is_gated[owner],
+            )
+        )
+    return asked
+
+
 def resolve_owners(
-    count: int, updates: Sequence[Update] | None, owners: Sequence[int] | None
+    count: int, edits: Sequence[Edit] | None, owners: Sequence[int] | None
 ) -> list[int]:
-    """For each of ``count`` prompts the index of its update; without ``owners`` -1, the unedited model."""
-    number_of_updates = len(updates or ())
-    if number_of_updates and owners is None:
-        raise ValueError("updates without owners: give for each prompt the index of its update")
+    """For each of ``count`` prompts the index of its edit; without ``owners`` -1, the unedited model."""
+    number_of_edits = len(edits or ())
+    if number_of_edits and owners is None:
+        raise ValueError("edits without owners: give for each prompt the index of its edit")
     resolved = [-1] * count if owners is None else [int(owner) for owner in owners]
-    if len(resolved) != count or not all(-1 <= owner < number_of_updates for owner in resolved):
+    if len(resolved) != count or not all(-1 <= owner < number_of_edits for owner in resolved):
         raise ValueError(
-            f"{count} prompts need owners in -1 … {number_of_updates - 1}, not {resolved}"
+            f"{count} prompts need owners in -1 … {number_of_edits - 1}, not {resolved}"
         )
     return resolved
 
@@ -153,41 +217,71 @@ def exclusive(lm: LanguageModel, answers: Sequence[str]) -> list[int]:
     return exclusive_indices
 
 
-def _packed_rows(asked: Sequence[tuple[Ids, list[Ids]]], owners: Sequence[int]) -> list[_Row]:
-    """Rows of up to ``ROW_TOKENS``, first fit, longest questions first; owners do not share a row."""
-    first_answers = np.cumsum([0, *(len(answers) for _, answers in asked)]).tolist()
-    sizes = [len(prompt) + sum(len(ids) - 1 for ids in answers) for prompt, answers in asked]
-    with_answers = [index for index, (_, answers) in enumerate(asked) if answers]
-    rows_of_owners: dict[int, list[_Row]] = {}
-    for index in sorted(with_answers, key=lambda i: (owners[i], -sizes[i], i)):
-        prompt, answers = asked[index]
-        rows = rows_of_owners.setdefault(owners[index], [])
-        row = _with_room(rows, sizes[index])
+def _packed_rows(asked: Sequence[_Asked]) -> list[_Row]:
+    """Rows of up to ``ROW_TOKENS``, first fit, longest questions first.
+
+    Neither owners nor prefixes share a row.
+    """
+    first_answers = np.cumsum([0, *(len(question.answers) for question in asked)]).tolist()
+    with_answers = [index for index, question in enumerate(asked) if question.answers]
+    rows_of: dict[tuple[int, str], list[_Row]] = {}
+    for index in sorted(with_answers, key=lambda i: (asked[i].owner, -asked[i].size, i)):
+        question = asked[index]
+        rows = rows_of.setdefault((question.owner, question.prefix), [])
+        row = _with_room(rows, question.size)
         if row is None:
-            row = _Row(owners[index])
+            row = _Row(question.owner, question.prefix, question.prefix_tokens)
             rows.append(row)
-        for answer, ids in enumerate(answers, start=first_answers[index]):
-            nodes = row.forest.add_answer(prompt, ids)
+        # A gate acts at the prompt's last token: a longer prompt that begins alike gets a node of its own.
+        last_token = len(question.prompt) - 1 if question.is_gated else None
+        for answer, ids in enumerate(question.answers, start=first_answers[index]):
+            nodes = row.forest.add_answer(question.prompt, ids, last_token)
+            row.question_of_end[nodes[0]] = index
             for node, token in zip(nodes, ids, strict=True):
                 row.predictions.append(_ScoredToken(node, token, answer))
-    return [row for rows in rows_of_owners.values() for row in rows]
+    return [row for rows in rows_of.values() for row in rows]
 
 
 def _with_room(rows: Sequence[_Row], size: int) -> _Row | None:
     for row in rows:
-        if len(row.forest) + size <= ROW_TOKENS:
+        if size <= row.room:
             return row
     return None
 
 
+def _prompt_tokens(
+    rows: Sequence[_Row], edits: Sequence[Edit], width: int, count: int, device: torch.device
+) -> PromptTokens | None:
+    """Where prompts end in the packed rows; None where no edit asks for it."""
+    is_gated = [row.owner >= 0 and edits[row.owner].is_gated for row in rows]
+    if not any(is_gated):
+        return None
+    prompt = np.full((len(rows), width), -1, dtype=np.int64)
+    is_last = np.zeros((len(rows), width), dtype=bool)
+    for row_index, row in enumerate(rows):
+        if is_gated[row_index]:
+            prompt[row_index, : len(row.forest)] = row.forest.following(row.question_of_end)
+            is_last[row_index, list(row.question_of_end)] = True
+    return PromptTokens(
+        torch.from_numpy(prompt).to(device), torch.from_numpy(is_last).to(device), count
+    )
+
+
 @torch.inference_mode()
-def _score_rows(lm: LanguageModel, rows: Sequence[_Row], updates: Sequence[Update]) -> _TokenScores:
+def _score_rows(
+    lm: LanguageModel,
+    rows: Sequence[_Row],
+    edits: Sequence[Edit],
+    number_of_questions: int,
+    decisions: GateDecisions,
+) -> _TokenScores:
     """Score all predicted tokens of a batch; the head runs once per distinct position."""
     packed = pack([row.forest for row in rows], lm)
-    with overlay(lm, updates, [row.owner for row in rows]):
+    width = packed.ids.shape[1]
+    prompt_tokens = _prompt_tokens(rows, edits, width, number_of_questions, lm.device)
+    with under(lm, edits, [row.owner for row in rows], prompt_tokens, decisions):
         hidden = hidden_states(lm, packed.ids, packed.positions, packed.visible)
     device = hidden.device
-    width = packed.ids.shape[1]
     predictions = [
         (row_index * width + prediction.node, prediction.token, prediction.answer)
         for row_index, row in enumerate(rows)

@@ -16,13 +16,28 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from helpers.editing.update import Update, overlay
+from helpers.editing.edit import Edit
+from helpers.editing.running import (
+    GateDecisions,
+    PromptTokens,
+    decided_beforehand,
+    last_tokens,
+    prefixes_of,
+    under,
+)
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
 from helpers.models.forest import padded
 from helpers.models.forward import Mask, hidden_states
 from helpers.models.state import in_own_state
-from helpers.models.tokens import Ids, Prompt, chat_text, check_length, prompt_ids, tuple_of_texts
+from helpers.models.tokens import (
+    Ids,
+    Prompt,
+    chat_text,
+    check_length,
+    ids_of_prompts,
+    tuple_of_texts,
+)
 from helpers.scoring.answers import resolve_owners
 
 ROWS = 80  # responses generated at the same time
@@ -44,20 +59,21 @@ class Sampling:
 def sample_responses(
     lm: LanguageModel,
     prompts: Sequence[Prompt],
-    updates: Sequence[Update] | None = None,
+    edits: Sequence[Edit] | None = None,
     owners: Sequence[int] | None = None,
     *,
     n: int = 5,
     greedy: bool = False,
     sampling: Sampling | None = None,
 ) -> list[list[str]]:
-    """Draw ``n`` responses to every prompt, under ``updates`` if any.
+    """Draw ``n`` responses to every prompt, under ``edits`` if any.
 
     Args:
         prompts: texts, or the turns of a chat (``role``: system, user or assistant; ``content``), which
             become paragraphs for a model that is asked without its chat template.
-        updates: the edits; None: all prompts are put to the unedited model.
-        owners: for each prompt the index of its update, or -1 for the unedited model.
+        edits: of any kind; None: all prompts are put to the unedited model. In a chat, what an edit puts
+            before a prompt goes into the last message.
+        owners: for each prompt the index of its edit, or -1 for the unedited model.
         n: responses to each prompt.
         greedy: whether the first of them has the most probable tokens.
         sampling: how they are drawn; None: the defaults of ``Sampling``.
@@ -69,7 +85,7 @@ def sample_responses(
         TokenError: a prompt that exceeds the context with its response, or a chat template that fails.
     """
     sampling = sampling or Sampling()
-    ids_of_prompts = sample_tokens(lm, prompts, updates, owners, sampling, n=n, greedy=greedy)
+    ids_of_prompts = sample_tokens(lm, prompts, edits, owners, sampling, n=n, greedy=greedy)
     return [
         [response_text(lm, ids, sampling) for ids in ids_of_responses]
         for ids_of_responses in ids_of_prompts
@@ -88,7 +104,7 @@ def response_text(lm: LanguageModel, ids: Sequence[int], sampling: Sampling) -> 
 def sample_tokens(
     lm: LanguageModel,
     prompts: Sequence[Prompt],
-    updates: Sequence[Update] | None,
+    edits: Sequence[Edit] | None,
     owners: Sequence[int] | None,
     sampling: Sampling,
     *,
@@ -97,25 +113,22 @@ def sample_tokens(
 ) -> list[list[Ids]]:
     """``sample_responses`` as token ids, as the model chose them (the stop's own among them)."""
     prompts = tuple_of_texts(prompts)
-    owner_of_prompt = resolve_owners(len(prompts), updates, owners)
-    on_device = [update.to(lm.device) for update in updates or ()]
-    ids = [_request_ids(lm, prompt, sampling) for prompt in prompts]
+    owner_of_prompt = resolve_owners(len(prompts), edits, owners)
+    on_device = [edit.to(lm.device) for edit in edits or ()]
+    ids = _request_ids(lm, prompts, on_device, owner_of_prompt, sampling)
+    beforehand = decided_beforehand(lm, on_device, owner_of_prompt, ids)
     responses: list[list[Ids]] = [[] for _ in prompts]
 
     def draw(indices: Sequence[int]) -> None:
+        # Seeded by the bare prompt, so that draws under different edits are paired.
         draws = [
             draw
             for index in indices
             for draw in _random_numbers(_paragraphs(prompts[index]), sampling, n, greedy)
         ]
-        generated = _generated(
-            lm,
-            [ids[index] for index in indices],
-            np.stack(draws),
-            on_device,
-            [owner_of_prompt[index] for index in indices],
-            sampling,
-        )
+        decisions = {} if beforehand is None else beforehand
+        batch = _PromptBatch(indices, ids, on_device, owner_of_prompt, decisions)
+        generated = _generated(lm, batch, np.stack(draws), sampling)
         for number, index in enumerate(indices):
             responses[index] = generated[number * n : (number + 1) * n]
 
@@ -145,14 +158,44 @@ def uses_chat(lm: LanguageModel, sampling: Sampling) -> bool:
     return available if sampling.chat is None else sampling.chat
 
 
-def _request_ids(lm: LanguageModel, prompt: Prompt, sampling: Sampling) -> Ids:
-    if uses_chat(lm, sampling):  # the template writes its own special tokens
-        text = chat_text(lm, prompt)
-        ids = tuple(lm.tokenizer(text, add_special_tokens=False)["input_ids"])
+def _request_ids(
+    lm: LanguageModel,
+    prompts: Sequence[Prompt],
+    edits: Sequence[Edit],
+    owners: Sequence[int],
+    sampling: Sampling,
+) -> list[Ids]:
+    """The prompts' token ids, in the chat template where there is one, after what their edits put there."""
+    in_chat = uses_chat(lm, sampling)
+    # An edit is asked about a chat's last message.
+    messages = [_last_message(prompt) if in_chat else _paragraphs(prompt) for prompt in prompts]
+    prefixes = prefixes_of(lm, edits, owners, messages)
+    if in_chat:  # the template writes its own special tokens
+        texts = [
+            chat_text(lm, _with_prefix(prompt, prefix))
+            for prompt, prefix in zip(prompts, prefixes, strict=True)
+        ]
+        ids = [tuple(lm.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     else:
-        ids = prompt_ids(lm, _paragraphs(prompt))
-    check_length(lm, _paragraphs(prompt), len(ids) + sampling.max_new_tokens)
+        texts = [prefix + message for prefix, message in zip(prefixes, messages, strict=True)]
+        ids_of_text = ids_of_prompts(lm, texts)
+        ids = [ids_of_text[text] for text in texts]
+    for prompt, prefix, ids_of_prompt in zip(prompts, prefixes, ids, strict=True):
+        length = len(ids_of_prompt) + sampling.max_new_tokens
+        check_length(lm, prefix + _paragraphs(prompt), length)
     return ids
+
+
+def _last_message(prompt: Prompt) -> str:
+    return prompt if isinstance(prompt, str) else prompt[-1]["content"]
+
+
+def _with_prefix(prompt: Prompt, prefix: str) -> Prompt:
+    """The prompt with a text before its last message."""
+    if isinstance(prompt, str):
+        return prefix + prompt
+    *earlier, last = prompt
+    return [*earlier, {**last, "content": prefix + last["content"]}]
 
 
 def _paragraphs(prompt: Prompt) -> str:
@@ -163,17 +206,23 @@ def _paragraphs(prompt: Prompt) -> str:
     return "".join(turn["content"] + ends[turn["role"]] for turn in prompt).rstrip()
 
 
+@dataclass(frozen=True)
+class _PromptBatch:
+    """Some of all prompts, with what holds for them all."""
+
+    numbers: Sequence[int]  # of the batch's prompts
+    ids: Sequence[Ids]  # of every prompt, as are the owners
+    edits: Sequence[Edit]
+    owners: Sequence[int]
+    decisions: GateDecisions
+
+
 @torch.inference_mode()
 def _generated(
-    lm: LanguageModel,
-    ids: Sequence[Ids],
-    draws: np.ndarray,
-    updates: Sequence[Update],
-    owners: Sequence[int],
-    sampling: Sampling,
+    lm: LanguageModel, prompts: _PromptBatch, draws: np.ndarray, sampling: Sampling
 ) -> list[Ids]:
     """All responses, sample by sample within each prompt; ``draws`` are [prompts * n, tokens]."""
-    batch = _GrowingTexts.after_prompts(lm, ids, updates, owners, copies=len(draws) // len(ids))
+    batch = _GrowingTexts.after_prompts(lm, prompts, copies=len(draws) // len(prompts.numbers))
     responses: list[list[int]] = [[] for _ in draws]
     unfinished = np.arange(len(draws))  # of the responses, those that are still in the batch
     for step in range(sampling.max_new_tokens):
@@ -208,11 +257,11 @@ def _append(lm: LanguageModel, response: list[int], token: int, sampling: Sampli
 
 @dataclass
 class _GrowingTexts:
-    """A batch of texts that grow by one token at a time, each row under its owner's update."""
+    """A batch of texts that grow by one token at a time, each row under its owner's edit."""
 
     lm: LanguageModel
-    updates: Sequence[Update]
-    owners: Tensor  # [rows]
+    prompts: _PromptBatch
+    prompt_of_row: Tensor  # [rows], its number among all prompts
     cache: DynamicCache
     prompt_lengths: Tensor  # [rows], tokens
     visible: Tensor  # [rows, keys], boolean; false for the prompts' padding
@@ -220,30 +269,25 @@ class _GrowingTexts:
     last_hidden: Tensor  # [rows, hidden], at each text's last token
 
     @classmethod
-    def after_prompts(
-        cls,
-        lm: LanguageModel,
-        ids: Sequence[Ids],
-        updates: Sequence[Update],
-        owners: Sequence[int],
-        copies: int,
-    ) -> _GrowingTexts:
+    def after_prompts(cls, lm: LanguageModel, prompts: _PromptBatch, copies: int) -> _GrowingTexts:
         """The prompts, each run once and then repeated."""
-        prompts = padded(lm, ids)
+        texts = padded(lm, [prompts.ids[number] for number in prompts.numbers])
+        owners = [prompts.owners[number] for number in prompts.numbers]
+        prompt_tokens = last_tokens(texts.real, prompts.numbers, len(prompts.ids))
         cache = DynamicCache()
-        with overlay(lm, updates, owners):
-            hidden = hidden_states(lm, prompts.ids, prompts.positions, prompts.visible, cache)
+        with under(lm, prompts.edits, owners, prompt_tokens, prompts.decisions):
+            hidden = hidden_states(lm, texts.ids, texts.positions, texts.visible, cache)
         cache.batch_repeat_interleave(copies)
-        visible = prompts.real.repeat_interleave(copies, 0)
+        visible = texts.real.repeat_interleave(copies, 0)
         return cls(
             lm=lm,
-            updates=updates,
-            owners=torch.tensor(owners).repeat_interleave(copies),
+            prompts=prompts,
+            prompt_of_row=torch.tensor(prompts.numbers).repeat_interleave(copies),
             cache=cache,
             prompt_lengths=visible.sum(1),
             visible=visible,
-            key_positions=prompts.positions.repeat_interleave(copies, 0),
-            last_hidden=prompts.last(hidden).repeat_interleave(copies, 0),
+            key_positions=texts.positions.repeat_interleave(copies, 0),
+            last_hidden=texts.last(hidden).repeat_interleave(copies, 0),
         )
 
     def extend(self, tokens: Tensor, step: int) -> None:
@@ -252,13 +296,19 @@ class _GrowingTexts:
         self.visible = torch.cat([self.visible, torch.ones_like(self.visible[:, :1])], dim=1)
         mask = Mask.of(self.lm, positions, self.visible[:, None], self.key_positions)
         self.key_positions = torch.cat([self.key_positions, positions], dim=1)
-        with overlay(self.lm, self.updates, self.owners):
+        owners = [self.prompts.owners[number] for number in self.prompt_of_row.tolist()]
+        following = PromptTokens(
+            prompt=self.prompt_of_row[:, None].to(tokens.device),
+            is_last=torch.zeros_like(tokens[:, None], dtype=torch.bool),
+            count=len(self.prompts.ids),
+        )
+        with under(self.lm, self.prompts.edits, owners, following, self.prompts.decisions):
             hidden = hidden_states(self.lm, tokens[:, None], positions, mask, self.cache)
         self.last_hidden = hidden[:, -1]
 
     def keep(self, rows: Tensor) -> None:
         """Drop all rows but these."""
-        self.owners = self.owners[rows]
+        self.prompt_of_row = self.prompt_of_row[rows]
         rows = rows.to(self.visible.device)
         self.cache.batch_select_indices(rows)
         self.prompt_lengths = self.prompt_lengths[rows]

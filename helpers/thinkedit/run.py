@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from helpers import UserError
+from helpers.editing.edit import Edit as ModelEdit
 from helpers.editing.editor import Editor
 from helpers.editing.placebo import Topic, foreign_records
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.params import one_of
 from helpers.records import read_all
@@ -114,7 +115,7 @@ class ThinkEditRun:
             edit_rows = flag_unusable(edit_rows, table, "original_sum")
         return {"scores": table, "edits": edit_rows}
 
-    def _updates(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> list[Update]:
+    def _updates(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> list[ModelEdit]:
         """One update for each edit; in a sequence it holds all edits up to its own."""
         if mode == "deep":
             requests_by_edit = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
@@ -124,12 +125,12 @@ class ThinkEditRun:
         requests = [probes.request_of(edit, self.kinds) for edit in edits]
         if mode in SEQUENCES:  # kept on the CPU: RECT's updates are dense
             return [update.to("cpu") for update in editor.edit_sequentially(requests)]
-        return editor.edit(requests)
+        return list(editor.edit(requests))
 
     def _scored(
         self,
         edits: Sequence[Edit],
-        updates: Sequence[Update] | None = None,
+        updates: Sequence[ModelEdit] | None = None,
         owners: Sequence[int] | None = None,
     ) -> pd.DataFrame:
         """Scores by the estimator, under the updates that own the edits (default: none)."""
@@ -244,11 +245,11 @@ class ThinkEditRun:
         }
 
 
-def _whole(update: Update) -> Update:
+def _whole(update: ModelEdit) -> ModelEdit:
     """The update, or none where a request failed: without it, it would be another edit."""
     requests = update.diagnostics["edits"]
     failures = [request["failure"] for request in requests if "failure" in request]
     if not failures:
         return update
     reason = f"{len(failures)} of {len(requests)} requests failed, the first with: {failures[0]}"
-    return Update({}, {**update.diagnostics, "failure": reason})
+    return WeightEdit({}, {**update.diagnostics, "failure": reason})

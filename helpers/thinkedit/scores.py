@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from helpers.editing.update import Update
+from helpers.editing.edit import Edit as ModelEdit
 from helpers.models import LanguageModel
 from helpers.records import comparable
 from helpers.scoring.answers import Question, exclusive, score_answers
@@ -37,7 +37,7 @@ def exact_scores(
     lm: LanguageModel,
     probes: Sequence[Probe],
     aliases: Aliases,
-    updates: Sequence[Update] | None = None,
+    updates: Sequence[ModelEdit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Teacher-forced log-probabilities of every probe's answers, a row per probe.
@@ -100,7 +100,7 @@ def sampled_scores(
     *,
     n: int,
     sampling: Sampling,
-    updates: Sequence[Update] | None = None,
+    updates: Sequence[ModelEdit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Of ``n`` sampled responses (the paper: five) to the question of each (case_id, item), how many name
@@ -137,7 +137,7 @@ def text_scores(
     *,
     n: int,
     sampling: Sampling,
-    updates: Sequence[Update] | None = None,
+    updates: Sequence[ModelEdit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Mean ``fluency_averaged`` (bits) and ``consistency`` (cosine) of ``n`` texts about each edit's subject.

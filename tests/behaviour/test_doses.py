@@ -19,11 +19,11 @@ from helpers.behaviour.doses import (
 )
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.results.store import ResultsStore
-from tests.scoring.updates import random_updates
+from tests.scoring.random_edits import random_edits
 
 
 def test_a_distribution_by_hand():
@@ -51,18 +51,18 @@ def measured(tiny, rome_settings, tmp_path, monkeypatch):
 
 
 def test_an_update_of_nothing_moves_nothing_and_is_stored(measured, monkeypatch):
-    table = measured([Update({})] * 3, 2)
+    table = measured([WeightEdit({})] * 3, 2)
     prompts = table.pivot(index=["case_id", "prompt_index"], columns="asked", values="kl")
     assert prompts.columns.tolist() == ["alone", "stated"]
     assert prompts.notna().all(axis=None)
     np.testing.assert_allclose(table["kl"], 0, atol=1e-6)
     assert (table["top5"] == 1).all()
     monkeypatch.setattr(doses, "next_token_scores", None)  # anything computed again would fail
-    pd.testing.assert_frame_equal(measured([Update({})] * 3, 2), table)
+    pd.testing.assert_frame_equal(measured([WeightEdit({})] * 3, 2), table)
 
 
 def test_batched_equals_one_by_one(measured, tiny):
-    updates = random_updates(tiny("llama"))[:3]
+    updates = random_edits(tiny("llama"))[:3]
     together, alone = measured(updates, 32), measured(updates, 1)
     pd.testing.assert_frame_equal(together, alone, atol=1e-5)
     assert (together["kl"] > 1e-4).all()

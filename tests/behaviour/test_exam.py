@@ -4,12 +4,12 @@ import numpy as np
 import torch
 
 from helpers.behaviour import exam
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, score_records
 from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question
-from tests.scoring.updates import random_updates
+from tests.scoring.random_edits import random_edits
 
 
 def test_scores_of_the_exam(tiny, tmp_path, monkeypatch):
@@ -18,7 +18,7 @@ def test_scores_of_the_exam(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(exam, "exam", lambda: {"austen": texts, "carroll": texts, "facts": facts})
     model, data = tiny("llama"), load_peak("peak-mini-cf", limit=3)
     ask, last = exam.examined(PeakRun(model, data, ResultsStore(tmp_path))).ask, data.records[-1]
-    updates = [*random_updates(model)[:2], Update({})]  # the last of which changes nothing
+    updates = [*random_edits(model)[:2], WeightEdit({})]  # the last of which changes nothing
     table = score_records(model, data.records, updates, ask=ask)
     alone = [
         score_records(model, [r], [u], ask=ask) for r, u in zip(data.records, updates, strict=True)

@@ -14,11 +14,11 @@ from benchmarks.plain import PLAIN, plain_responses, plain_scores
 from helpers.editing.build import build_editor
 from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.request import EditRequest
-from helpers.editing.update import apply
+from helpers.editing.weight_edit import apply
 from helpers.results import statistics
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_tokens
-from tests.scoring.updates import random_updates
+from tests.scoring.random_edits import random_edits
 from tools.train_mend.trainer import untrained
 
 TINY = Setting("cpu", "float32", records=2, plain=1, tiny=True)
@@ -81,7 +81,7 @@ def test_scores_under_an_update_equal_the_plain_path(tiny, tmp_path, monkeypatch
 
 def test_responses_under_an_update_equal_the_plain_path(tiny):
     model = tiny("llama")
-    updates = random_updates(model)[::4]
+    updates = random_edits(model)[::4]
     prompts = [request.text for request in REQUESTS[: len(updates)]]
     sampling = Sampling(temperature=0, max_new_tokens=9)
     ours = sample_tokens(model, prompts, updates, range(len(updates)), sampling)

@@ -14,7 +14,7 @@ import torch
 from helpers.editing.build import build_editor
 from helpers.editing.editors import EDITORS
 from helpers.editing.mend import Mend, MendHyperparameters
-from helpers.editing.update import Update, apply
+from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode
 from helpers.scoring.answers import Question, score_answers
@@ -72,7 +72,7 @@ def test_edits(both, name, mode):
     found = []
     for lm in both:
         made = getattr(make(name, lm), mode)(REQUESTS)
-        found.append(scores(lm, [made] if isinstance(made, Update) else list(made)))
+        found.append(scores(lm, [made] if isinstance(made, WeightEdit) else list(made)))
     torch.testing.assert_close(*found, atol=5e-2, rtol=1e-2)  # nats a token, after optimisation
 
 
@@ -84,7 +84,7 @@ def test_scores_samples_and_files(both, tmp_path):
     drawn = [sample_responses(m, *asked, n=2, sampling=Sampling(max_new_tokens=6)) for m in both]
     assert drawn[0] == drawn[1]
     update.to("cpu").save(tmp_path / "update.safetensors")
-    with apply(there, Update.load(tmp_path / "update.safetensors")):
+    with apply(there, WeightEdit.load(tmp_path / "update.safetensors")):
         torch.testing.assert_close(scores(there), scores(here, [update]), atol=1e-4, rtol=0)
 
 

@@ -16,7 +16,7 @@ from helpers.editing.editors import EDITORS
 from helpers.editing.mend import Hypernetwork, contributes
 from helpers.editing.moments import SecondMoment, second_moment
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.scoring.answers import Question, score_answers
 from tools.train_mend.trainer import Learner, normalise, untrained
@@ -37,6 +37,10 @@ VALUES: dict[str, dict[str, Any]] = {  # by section
     "ft": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
     "mend": {"layers": (2, 3), "rank": 4},
     "kn": {"steps": 4},
+    "grace": {"layers": (2,), "num_steps": 8, "lr": 0.5, "epsilon": 0.01},
+    "incontext": {},
+    "ike": {"k": 2},
+    "memory": {},
 }
 REQUESTS = [
     EditRequest("Mars", "{} is a planet near", "Venus", ("Earth",), ("Paris", "Rome"), "a"),
@@ -102,6 +106,8 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             parts["network"] = untrained_network(lm, values["rank"])
         elif row.section == "kn":
             parts = {"contexts": ContextTemplates((CONTEXTS,))}
+        elif not row.loss:
+            parts = {}
         return row.kind(lm=lm, hyperparameters=row.hyperparameters(**values), **parts)
 
     return build
@@ -119,18 +125,18 @@ def protective() -> App:
 
 @pytest.fixture(scope="session")
 def target_scores() -> Callable[..., torch.Tensor]:
-    """Mean log-probability of each request's target under its update (None: the plain model)."""
+    """Mean log-probability of each request's target under its edit (None: the unedited model)."""
 
-    def score(lm: LanguageModel, requests: Any, updates: Any = None) -> torch.Tensor:
+    def score(lm: LanguageModel, requests: Any, edits: Any = None) -> torch.Tensor:
         questions = [Question(r.text, (r.target,)) for r in requests]
-        owners = None if updates is None else range(len(requests))
-        table = score_answers(lm, questions, updates, owners)
+        owners = None if edits is None else range(len(requests))
+        table = score_answers(lm, questions, edits, owners)
         return torch.tensor(table["mean"].to_numpy())
 
     return score
 
 
-def assert_same(one: Update, other: Update, rtol: float = 1e-3, atol: float = 1e-4) -> None:
+def assert_same(one: WeightEdit, other: WeightEdit, rtol: float = 1e-3, atol: float = 1e-4) -> None:
     """Both change the same matrices by the same; ``atol`` is a share of the largest entry."""
     assert one.keys() == other.keys()
     for module, delta in other.items():

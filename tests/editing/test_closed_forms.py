@@ -13,7 +13,7 @@ from torch import nn
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.memit import AlphaEdit, KeyHistory, before_norm
 from helpers.editing.moments import SecondMoment, SecondMomentError
-from helpers.editing.update import overlay_all
+from helpers.editing.running import under_all
 from helpers.editing.vector import VectorEditor
 
 
@@ -155,7 +155,7 @@ def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) ->
     editor: AlphaEdit = make_editor("alphaedit", model, v_num_grad_steps=3)
     first, second = list(editor.edit_sequentially(requests[:2]))
     history: KeyHistory = {}
-    with overlay_all(model, first):
+    with under_all(model, first):
         editor._remember(history, requests[0])
         step = editor.edit_jointly(requests[1:2], history)
         (forgetful,) = editor.edit(requests[1:2])

@@ -14,8 +14,8 @@ from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editors import EDITORS
 from helpers.editing.request import EditRequest, RequestError
-from helpers.editing.update import apply
 from helpers.editing.vector import VectorEditor
+from helpers.editing.weight_edit import apply
 from helpers.models import LanguageModel
 from helpers.results.store import settings_key
 from tests.editing.conftest import assert_same

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.editing.update import Dense
+from helpers.editing.interventions import Dense
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.editing.interventions import Dense, LowRank
 from helpers.editing.rect_prune import keep_largest, restrain
-from helpers.editing.update import Dense, LowRank, Update
+from helpers.editing.weight_edit import WeightEdit
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:
@@ -48,7 +49,7 @@ def test_rect_compares_an_edit_with_the_weights_it_was_made_upon(
     expected = keep_largest(delta, weight, 0.4).dense()
     for masked in (rect.edit(requests[:1])[0], rect.edit_jointly(requests[:1])):
         torch.testing.assert_close(masked[name].dense(), expected)
-    earlier = Update({name: Dense(3 * weight.flip(1))})
+    earlier = WeightEdit({name: Dense(3 * weight.flip(1))})
     (second,) = rect.edit_after(earlier, requests[1:2]).values()
     (whole,) = rome.edit_after(earlier, requests[1:2]).values()
     expected = keep_largest(whole, weight + earlier[name].dense(), 0.4).dense()

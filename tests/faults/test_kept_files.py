@@ -11,8 +11,9 @@ import torch
 from helpers import UserError
 from helpers import kept as keeping
 from helpers.editing.corpus import TextCorpus
+from helpers.editing.interventions import Dense
 from helpers.editing.moments import second_moment
-from helpers.editing.update import Dense, Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import DamagedError
 from helpers.models.architectures import ModelError
 from helpers.models.load import load as load_model
@@ -48,11 +49,11 @@ def test_damaged_second_moments_are_reported_and_made_again(tmp_path, tiny, monk
 def test_a_file_of_the_users_name_is_read_as_it_is_or_named(tmp_path):
     """An update saved for others: nothing of ours guards it, and nothing of ours replaces it."""
     path = tmp_path / "mine.safetensors"
-    Update({"mlp": Dense(torch.ones(6, 4))}, {"steps": 3}).save(path)
+    WeightEdit({"mlp": Dense(torch.ones(6, 4))}, {"steps": 3}).save(path)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"mine\.safetensors is damaged"):
-        Update.load(path)
+        WeightEdit.load(path)
     with pytest.raises(DamagedError, match=r"mine\.safetensors is damaged"):
         keeping.load_or_make(path, safetensors.torch.load_file, lambda _: None)
     assert path.exists()

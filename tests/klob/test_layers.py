@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.editing.build import build_editor
-from helpers.editing.update import Update
+from helpers.editing.weight_edit import WeightEdit
 from helpers.klob import layers
 from helpers.klob.examples import ConsistencyExample
 from helpers.klob.layers import edit_every_layer, edit_requests, score_edits
@@ -50,7 +50,7 @@ def test_scores_hold_every_wording_and_mark_failed_edits(tiny: Callable[..., Any
     places = before[["example", "wording"]].to_numpy().tolist()
     assert places == [[fact, wording] for fact in (2, 1) for wording in (0, 1, 2)]
     assert (before[["new", "old"]] < 0).all(axis=None)
-    failed = score_edits(model, FACTS, requests, [Update({}, {}), Update({}, {})])
+    failed = score_edits(model, FACTS, requests, [WeightEdit({}, {}), WeightEdit({}, {})])
     assert failed[["new", "old"]].isna().all(axis=None)
 
 

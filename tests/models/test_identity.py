@@ -21,7 +21,8 @@ from torch.nn.utils import prune
 from helpers import models
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import SelfCorpus
-from helpers.editing.update import Dense, LowRank, Update, apply, write
+from helpers.editing.interventions import Dense, LowRank
+from helpers.editing.weight_edit import WeightEdit, apply, write
 from helpers.models import identity
 from helpers.paths import REPOSITORY
 from helpers.peak.records import load_peak
@@ -155,7 +156,7 @@ def test_a_change_in_memory_is_seen_however_it_is_made(own_model):
     seen.add(lm.fingerprint)
     lm.module(name).weight.data = lm.module(name).weight.data.flip(0)
     seen.add(lm.fingerprint)
-    write(lm, Update({name: Dense(torch.ones(lm.weight(name).shape))}))
+    write(lm, WeightEdit({name: Dense(torch.ones(lm.weight(name).shape))}))
     seen.add(lm.fingerprint)
     values = lm.module(name).weight.data
     values[5, 7] *= 1.01  # one value of all
@@ -217,7 +218,7 @@ def changed(content: Any, change: Callable[[Any], object]) -> Any:
 def test_applying_an_update_is_another_model_until_it_ends(own_model):
     name = own_model.layout.mlp_out(1)
     out, inner = own_model.weight(name).shape
-    update = Update({name: LowRank(torch.ones(out, 1), torch.ones(inner, 1))})
+    update = WeightEdit({name: LowRank(torch.ones(out, 1), torch.ones(inner, 1))})
     before = own_model.fingerprint
     with apply(own_model, update):
         assert own_model.fingerprint != before

@@ -13,9 +13,10 @@ import torch
 from helpers import models
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import SelfCorpus
+from helpers.editing.interventions import Delta
 from helpers.editing.moments import second_moment
 from helpers.editing.request import EditRequest
-from helpers.editing.update import Delta, apply
+from helpers.editing.weight_edit import apply
 from helpers.facts import Fact, edit_facts
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode

@@ -10,8 +10,9 @@ import pytest
 
 from helpers import UserError
 from helpers.editing.contexts import ContextTemplates
+from helpers.editing.interventions import LowRank
 from helpers.editing.rome import Rome
-from helpers.editing.update import LowRank, Update, apply
+from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.peak import run as peak_scores
 from helpers.peak.metrics import KEYS, metrics_table
 from helpers.peak.records import load_peak
@@ -100,9 +101,9 @@ def test_an_edit_that_cannot_be_used_is_recorded_and_omitted(run, editor, monkey
 
     def spoiled(update):
         if how == "given up":
-            return Update({}, {"failure": "non-finite loss"})
+            return WeightEdit({}, {"failure": "non-finite loss"})
         ((name, delta),) = update.items()
-        return Update({name: LowRank(delta.left * float("nan"), delta.right)})
+        return WeightEdit({name: LowRank(delta.left * float("nan"), delta.right)})
 
     def with_failure(self, requests):
         pairs = zip(requests, plain(self, requests), strict=True)
@@ -134,7 +135,7 @@ def longer(run):
 
 def by_hand(run, editor, count):
     """Scores of the first records with the edits written into the weights, one after the other."""
-    records, total = run.data.records[:count], Update({})
+    records, total = run.data.records[:count], WeightEdit({})
     for record in records:
         with apply(run.lm, total):
             (step,) = editor.edit([edit_request(record)])

@@ -8,11 +8,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from helpers.editing.update import Update, apply
+from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 from helpers.scoring import answers as module
 from helpers.scoring.answers import Question, score_answers
-from tests.scoring.updates import random_updates
+from tests.scoring.random_edits import random_edits
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -57,12 +57,12 @@ def test_packed_equals_one_by_one(tiny, monkeypatch, architecture, budget, row_t
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_scores_under_updates_equal_applied_weights(tiny, architecture):
     model = tiny(architecture)
-    updates = random_updates(model)
+    updates = random_edits(model)
     owners = [*range(len(updates)), -1]
     questions = [QUESTIONS[0]] * len(owners) + [QUESTIONS[1]] * len(owners)
     table = score_answers(model, questions, updates, owners * 2)
     for index, owner in enumerate(owners * 2):
-        update = updates[owner] if owner >= 0 else Update({})
+        update = updates[owner] if owner >= 0 else WeightEdit({})
         with apply(model, update):
             expected = one_by_one(model, questions[index])
         found = table.loc[table["question"] == index, "sum"]
@@ -93,9 +93,9 @@ def test_bad_input(tiny):
     with pytest.raises(TokenError, match="blank"):
         score_answers(tiny("llama"), [Question("x ", ("y",))])
     with pytest.raises(ValueError, match="owners"):
-        score_answers(tiny("llama"), QUESTIONS, [Update({})], [0, 0, 0, 1])
-    with pytest.raises(ValueError, match="updates without owners"):
-        score_answers(tiny("llama"), QUESTIONS, [Update({})])
+        score_answers(tiny("llama"), QUESTIONS, [WeightEdit({})], [0, 0, 0, 1])
+    with pytest.raises(ValueError, match="edits without owners"):
+        score_answers(tiny("llama"), QUESTIONS, [WeightEdit({})])
     with pytest.raises(TypeError, match="several texts"):
         Question("x", "yes")
     with pytest.raises(TokenError, match=r"'x{60}': 513 tokens exceed the context of"):

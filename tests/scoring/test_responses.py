@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.editing.update import Update, apply
+from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.models.tokens import chat_text, prompt_ids
 from helpers.scoring import responses as module
 from helpers.scoring.responses import Sampling, sample_responses, sample_tokens, uses_chat
-from tests.scoring.updates import random_updates
+from tests.scoring.random_edits import random_edits
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
 ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
@@ -43,13 +43,13 @@ def one_by_one(model, prompt: str, sample: int, sampling: Sampling) -> str:
 @pytest.mark.parametrize("temperature", [0, 1.5])
 def test_batched_equals_one_by_one_under_edits(tiny, monkeypatch, architecture, temperature):
     model = tiny(architecture)
-    updates = random_updates(model)[::4]
+    updates = random_edits(model)[::4]
     sampling = Sampling(temperature=temperature, max_new_tokens=28, seed=3)
     prompts, owners = PROMPTS * 3, [-1] * 3 + [0] * 3 + [1] * 3
     monkeypatch.setattr(module, "ROWS", 8)
     batched = sample_responses(model, prompts, updates, owners, n=2, sampling=sampling)
     for prompt, owner, responses in zip(prompts, owners, batched, strict=True):
-        with apply(model, updates[owner] if owner >= 0 else Update({})):
+        with apply(model, updates[owner] if owner >= 0 else WeightEdit({})):
             plain = [one_by_one(model, prompt, k, sampling) for k in range(2)]
         assert responses == plain
     same = model, prompts, updates, owners

@@ -9,8 +9,9 @@ import torch
 
 from helpers import UserError
 from helpers.editing.editor import Editor
+from helpers.editing.interventions import LowRank
 from helpers.editing.presets import Hyperparameters
-from helpers.editing.update import LowRank, Update, apply
+from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.results.archive import Archive, ArchiveError
@@ -48,7 +49,7 @@ class RandomEditor(Editor):
             generator = torch.Generator().manual_seed(len(request.text) + ord(request.target[0]))
             left = torch.randn(layout.hidden_size, 1, generator=generator) * self.scale
             right = torch.randn(layout.intermediate_size, 1, generator=generator) * self.scale
-            updates.append(Update({layout.mlp_out(1): LowRank(left, right)}))
+            updates.append(WeightEdit({layout.mlp_out(1): LowRank(left, right)}))
         return [self.spoil(updates[0]), *updates[1:]] if self.spoil else updates
 
 
@@ -258,12 +259,12 @@ def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, 
 
 
 def given_up(update):
-    return Update({}, {"failure": "non-finite loss"})
+    return WeightEdit({}, {"failure": "non-finite loss"})
 
 
 def not_finite(update):
     ((name, delta),) = update.items()
-    return Update({name: LowRank(delta.left * float("nan"), delta.right)})
+    return WeightEdit({name: LowRank(delta.left * float("nan"), delta.right)})
 
 
 def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny, monkeypatch):

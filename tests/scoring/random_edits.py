@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from helpers.editing.update import Dense, LowRank, Masked, Update
+from helpers.editing.interventions import Dense, LowRank, Masked
+from helpers.editing.weight_edit import WeightEdit
 
 
-def random_updates(model) -> list[Update]:
+def random_edits(model) -> list[WeightEdit]:
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -18,17 +19,19 @@ def random_updates(model) -> list[Update]:
     first = model.weight(layout.mlp_in(1)[0]).shape
     low = LowRank(normal(d, 1), normal(f, 1))
     return [
-        Update({layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}),
-        Update({layout.mlp_out(1): LowRank(normal(d, 3), normal(f, 3))}),
-        Update(
+        WeightEdit(
+            {layout.mlp_out(1): low, layout.mlp_out(2): LowRank(normal(d, 1), normal(f, 1))}
+        ),
+        WeightEdit({layout.mlp_out(1): LowRank(normal(d, 3), normal(f, 3))}),
+        WeightEdit(
             {
                 layout.mlp_out(0): LowRank(
                     normal(d, 1), torch.eye(f)[:, [1, 5, 7]].sum(1, keepdim=True)
                 )
             }
         ),
-        Update({layout.mlp_out(2): Masked.from_mask(low, normal(d, f) > 0)}),
-        Update(
+        WeightEdit({layout.mlp_out(2): Masked.from_mask(low, normal(d, f) > 0)}),
+        WeightEdit(
             {layout.mlp_out(1): Dense(normal(d, f)), layout.mlp_in(1)[0]: Dense(normal(*first))}
         ),
     ]

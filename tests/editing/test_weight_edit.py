@@ -1,4 +1,4 @@
-"""Updates as values: dense forms, files, and weights that come back bit by bit."""
+"""Edits of weights as values: dense forms, files, and weights that come back bit by bit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ import pytest
 import torch
 
 from helpers import UserError
-from helpers.editing.update import (
-    Delta,
-    Dense,
-    LowRank,
-    Masked,
-    Update,
-    UpdateError,
-    apply,
-    overlay,
-    write,
-)
+from helpers.editing.edit import EditError
+from helpers.editing.interventions import Delta, Dense, LowRank, Masked
+from helpers.editing.running import under
+from helpers.editing.weight_edit import WeightEdit, apply, write
 
 
 def deltas(out: int, width: int) -> list[Delta]:
@@ -43,9 +36,9 @@ def test_rows_norm_and_shape_follow_from_the_dense_form(kind):
 
 @pytest.mark.parametrize("kind", range(3))
 def test_safetensors_round_trip(tmp_path, kind):
-    update = Update({"a.b": deltas(5, 11)[kind]}, {"steps": 3, "losses": [{"nll": 1.0}]})
+    update = WeightEdit({"a.b": deltas(5, 11)[kind]}, {"steps": 3, "losses": [{"nll": 1.0}]})
     update.save(tmp_path / "update.safetensors")
-    again = Update.load(tmp_path / "update.safetensors")
+    again = WeightEdit.load(tmp_path / "update.safetensors")
     assert torch.equal(again["a.b"].dense(), update["a.b"].dense())
     assert again.diagnostics == update.diagnostics
 
@@ -54,15 +47,15 @@ def test_a_foreign_file_is_no_update(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(UserError, match=r"Update\.save"):
-        Update.load(tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="holds no edit"):
+        WeightEdit.load(tmp_path / "other.safetensors")
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "gptj", "llama"])
 def test_apply_restores_bit_by_bit_even_after_an_error(tiny, architecture):
     model = tiny(architecture)
     layout = model.layout
-    update = Update(
+    update = WeightEdit(
         {
             layout.mlp_out(2): Dense(torch.randn(32, 48)),
             layout.mlp_in(0)[0]: Dense(torch.randn(48, 32)),
@@ -92,22 +85,22 @@ def test_write_adds_matrix_and_bias_for_good(tiny):
     change = torch.zeros(32, 48)
     change[:, 1] = 1  # of one neuron
     delta = Dense(change, torch.randn(32))
-    write(model, Update({name: delta}))
+    write(model, WeightEdit({name: delta}))
     assert model.fingerprint != fingerprint  # another model now
     assert model.weight_norm(name) != norm
     torch.testing.assert_close(model.weight(name), before + delta.matrix)
     torch.testing.assert_close(model.module(name).bias, bias + delta.bias)
-    write(model, Update({name: Dense(-delta.matrix, -delta.bias)}))
+    write(model, WeightEdit({name: Dense(-delta.matrix, -delta.bias)}))
 
 
 def test_an_update_of_another_model_is_refused(tiny):
     model = tiny("llama")
-    wrong_name = Update({"transformer.h.1.mlp.c_proj": Dense(torch.zeros(2, 2))})
-    wrong_shape = Update({model.layout.mlp_out(0): Dense(torch.zeros(2, 2))})
+    wrong_name = WeightEdit({"transformer.h.1.mlp.c_proj": Dense(torch.zeros(2, 2))})
+    wrong_shape = WeightEdit({model.layout.mlp_out(0): Dense(torch.zeros(2, 2))})
     for update in (wrong_name, wrong_shape):
-        with pytest.raises(UpdateError, match="another model"):
+        with pytest.raises(EditError, match="another model"):
             write(model, update)
-        with pytest.raises(UpdateError, match="another model"), overlay(model, [update], [0]):
+        with pytest.raises(EditError, match="another model"), under(model, [update], [0]):
             pass
 
 
@@ -137,8 +130,8 @@ def test_what_are_no_numbers_in_memory_is_not_written(tiny, kind, parameter, wri
     before = {name: p.clone() for name, p in model.network.named_parameters()}
     change = Dense(torch.ones(32, 48), torch.ones(32))
     message = rf"{coded}\.{parameter} .*{kind}.*: load the model in floating point"
-    update = Update({sound: change, coded: change})
-    with pytest.raises(UpdateError, match=message), writing(model, update):
+    update = WeightEdit({sound: change, coded: change})
+    with pytest.raises(EditError, match=message), writing(model, update):
         pass
     for name, kept in before.items():
         if not kept.is_meta:
@@ -147,12 +140,12 @@ def test_what_are_no_numbers_in_memory_is_not_written(tiny, kind, parameter, wri
 
 def test_an_update_of_a_bias_needs_one(tiny):
     model = tiny("llama")
-    update = Update({model.layout.mlp_out(0): Dense(torch.zeros(32, 48), torch.zeros(32))})
-    with pytest.raises(UpdateError, match="another model"):
+    update = WeightEdit({model.layout.mlp_out(0): Dense(torch.zeros(32, 48), torch.zeros(32))})
+    with pytest.raises(EditError, match="another model"):
         write(model, update)
 
 
-def test_an_overlay_needs_no_weights_that_can_be_written(tiny):
+def test_scoring_needs_no_weights_that_can_be_written(tiny):
     """It adds to what a module gives, whatever the module makes it from."""
     model = copy.deepcopy(tiny("gpt2"))
     name = model.layout.mlp_out(1)
@@ -162,7 +155,7 @@ def test_an_overlay_needs_no_weights_that_can_be_written(tiny):
     module.forward = lambda x: x @ (coded.float() / 50) + module.bias
     ids = torch.tensor([[1, 2, 3]])
     plain = model.network(ids).logits
-    with overlay(model, [Update({name: Dense(torch.ones(32, 48))})], [0]):
+    with under(model, [WeightEdit({name: Dense(torch.ones(32, 48))})], [0]):
         assert not torch.allclose(model.network(ids).logits, plain)
 
 
@@ -171,11 +164,11 @@ def test_small_changes_of_half_precision_weights_are_rounded_once_and_said_so(ti
     model.network.bfloat16()
     name = model.layout.mlp_out(1)
     weight = model.weight(name)
-    small = Update({name: Dense(1e-3 * weight.float() * torch.randn(weight.shape))})
+    small = WeightEdit({name: Dense(1e-3 * weight.float() * torch.randn(weight.shape))})
     exact = weight.float() + small[name].dense()
     with pytest.warns(UserWarning, match="largely lost"), apply(model, small):
         assert torch.equal(model.weight(name), exact.bfloat16())
-    large = Update({name: Dense(weight.float().clone())})
+    large = WeightEdit({name: Dense(weight.float().clone())})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write(model, large)
@@ -188,7 +181,7 @@ def test_what_a_weights_type_does_not_hold_is_not_written(tiny, dtype, value):
     first, second = model.layout.mlp_out(0), model.layout.mlp_out(1)
     before = model.fingerprint
     size = model.weight(first).shape
-    update = Update({first: Dense(torch.ones(size)), second: Dense(torch.full(size, value))})
-    with pytest.raises(UpdateError, match=f"{second}: the update makes infinite or undefined"):
+    update = WeightEdit({first: Dense(torch.ones(size)), second: Dense(torch.full(size, value))})
+    with pytest.raises(EditError, match=f"{second}: the edit makes infinite or undefined"):
         write(model, update)
     assert model.fingerprint == before

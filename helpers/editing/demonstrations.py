@@ -1,0 +1,102 @@
+"""Packaged facts as demonstrations for editing in context, and as prompts that no edit is about.
+
+They are the records of PEAK-mini-CF, each with paraphrases and with prompts of other facts. For an edit those
+are left out that name its subject, its new answer or one of its known answers, so that nothing which is
+asked later can be read in a demonstration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from helpers import UserError
+from helpers.editing.request import EditRequest
+from helpers.editing.retrieval import Bm25
+from helpers.kept import file_digest
+from helpers.paths import PACKAGED
+from helpers.records import comparable, read_json, read_text
+
+FILE = PACKAGED / "peak" / "peak-mini-cf.json"
+KINDS = ("copy", "update", "update", "update", "retain", "retain", "retain", "retain")
+
+
+@dataclass(frozen=True)
+class DemonstrationRecord:
+    """A fact to edit, asked in other words too, and other facts that the edit leaves alone."""
+
+    prompt: str
+    target: str
+    paraphrases: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]  # prompts with their answers
+
+    @property
+    def statement(self) -> str:
+        """The new fact."""
+        return f"{self.prompt} {self.target}"
+
+    def mentions(self, names: Sequence[str]) -> bool:
+        """Whether one of the ``comparable`` names occurs in it."""
+        other_texts = [f"{prompt} {answer}" for prompt, answer in self.others]
+        text = comparable(" ".join([self.statement, *self.paraphrases, *other_texts]))
+        return any(name in text for name in names)
+
+    def demonstration(self, kind: str) -> str:
+        """How the new fact changes the answer to its own prompt or a paraphrase, or leaves another one."""
+        prompt, answer = self.prompt, self.target
+        if kind == "update":
+            prompt = self.paraphrases[0]
+        elif kind == "retain":
+            prompt, answer = self.others[0]
+        return f"New Fact: {self.statement}\nPrompt: {prompt} {answer}\n\n"
+
+
+@lru_cache(maxsize=1)
+def demonstration_records() -> tuple[DemonstrationRecord, ...]:
+    """All packaged records that have a paraphrase and another fact."""
+    records = []
+    for item in read_json(read_text(FILE), str(FILE)):
+        rewrite = item["requested_rewrite"]
+        record = DemonstrationRecord(
+            prompt=rewrite["prompt"].replace("{}", rewrite["subject"]),
+            target=rewrite["target_new"]["str"],
+            paraphrases=tuple(item["para_add_prompts"]),
+            others=tuple((prompt, answer) for prompt, answer in item["neighborhood_prompts"]),
+        )
+        if record.paraphrases and record.others:
+            records.append(record)
+    return tuple(records)
+
+
+def digest() -> str:
+    """Of the file that holds the records."""
+    return file_digest(FILE)
+
+
+def records_without(request: EditRequest) -> list[DemonstrationRecord]:
+    """The records that name neither the request's subject nor one of its answers."""
+    names = [comparable(name) for name in (request.subject, request.target, *request.correct)]
+    return [record for record in demonstration_records() if not record.mentions(names)]
+
+
+def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:
+    """``count`` demonstrations from the records nearest to the request by BM25, the nearest last.
+
+    Raises:
+        UserError: fewer records are left without the request's own names.
+    """
+    records = records_without(request)
+    if len(records) < count:
+        raise UserError(
+            f"record {request.record or request.text!r}: {len(records)} demonstrations do not name its"
+            f" subject or answers, {count} are needed; lower k"
+        )
+    scores = Bm25([record.statement for record in records]).scores(
+        f"{request.text} {request.target}"
+    )
+    nearest = sorted(range(len(records)), key=lambda index: (-scores[index], index))[:count]
+    return [
+        records[index].demonstration(KINDS[rank % len(KINDS)])
+        for rank, index in reversed(list(enumerate(nearest)))
+    ]

@@ -1,0 +1,213 @@
+"""What an editor returns: an edit as a value, whatever it changes, and never a change of the model.
+
+An edit can put text before every prompt (``prefixes``) and change what named modules compute
+(``interventions``): deltas of weights, or gates. ``running`` runs a model under edits. A kind of edit is one
+module with one class; what can be loaded is listed in ``KINDS``.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from helpers import UserError
+from helpers.editing.interventions import Delta, Gate, Intervention
+from helpers.kept import read_kept
+from helpers.models import LanguageModel
+from helpers.paths import written_whole
+
+# Module in this folder and class, by kind. A class is imported when an edit of its kind is loaded.
+KINDS = {
+    "weights": "weight_edit.WeightEdit",
+    "chain": "edit.Chain",
+    "context": "in_context.ContextEdit",
+    "memory": "memory.MemoryEdit",
+    "codebook": "grace.Codebook",
+}
+
+
+class EditError(UserError):
+    """An edit that does not belong to the model or file it is used with."""
+
+
+class Edit(ABC):
+    """What an editor returns: a change of what a model computes, or of what it is asked."""
+
+    kind: ClassVar[str]  # of ``KINDS``
+    # What the editor recorded; with a ``failure``, which says why the edit was given up, it does nothing.
+    diagnostics: Mapping[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the editor gave this edit up."""
+        return "failure" in self.diagnostics
+
+    def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
+        """The text that this edit puts before each prompt; empty: none."""
+        return [""] * len(prompts)
+
+    def interventions(self) -> Mapping[str, Sequence[Intervention]]:
+        """By module name what it does there, in this order."""
+        return {}
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether what it does depends on the prompt's last token."""
+        return any(
+            isinstance(intervention, Gate)
+            for of_module in self.interventions().values()
+            for intervention in of_module
+        )
+
+    def check(self, lm: LanguageModel) -> None:  # noqa: B027 - most kinds fit every model
+        """Raise ``EditError`` where the edit was made for another model."""
+
+    def then(self, later: Edit) -> Edit:
+        """This edit and a later one together."""
+        return Chain((*parts_of(self), *parts_of(later)), later.diagnostics)
+
+    def with_diagnostics(self, diagnostics: Mapping[str, Any]) -> Self:
+        """The same edit with other records of how it was made."""
+        return replace(self, diagnostics=diagnostics)  # type: ignore[type-var]
+
+    @abstractmethod
+    def to(self, device: str | torch.device) -> Edit:
+        """A copy on another device."""
+
+    @abstractmethod
+    def contents(self) -> tuple[dict[str, Tensor], Any]:
+        """All that the edit consists of: tensors by name, and the rest as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_contents(
+        cls, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
+    ) -> Self:
+        """The edit whose ``contents`` these are."""
+
+    def save(self, path: Path | str) -> None:
+        """Write the edit and its diagnostics to one safetensors file."""
+        tensors, fields = self.contents()
+        # Cloned, since a file cannot hold tensors that share memory (KN's one vector).
+        separate = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
+        metadata = {
+            "kind": self.kind,
+            "fields": json.dumps(fields),
+            "diagnostics": json.dumps(dict(self.diagnostics)),
+        }
+        with written_whole(Path(path)) as scratch:
+            save_file(separate, scratch, metadata)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read what ``save`` wrote; an ``EditError`` names a file that holds no edit of this class."""
+        edit = read_kept(Path(path), _read)
+        if not isinstance(edit, cls):
+            raise EditError(f"{path} holds a {edit.kind} edit: read it with Edit.load")
+        return edit
+
+
+def _read(path: Path) -> Edit:
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata() or {}
+        if metadata.get("kind") not in KINDS:
+            raise EditError(f"{path} holds no edit: write it with its method save")
+        names = file.keys()
+        tensors = {name: file.get_tensor(name) for name in names}
+    return _made(
+        metadata["kind"],
+        tensors,
+        json.loads(metadata["fields"]),
+        json.loads(metadata["diagnostics"]),
+    )
+
+
+def _made(
+    kind: str, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
+) -> Edit:
+    module_name, _, class_name = KINDS[kind].rpartition(".")
+    edit_class = getattr(import_module(f"{__package__}.{module_name}"), class_name)
+    edit: Edit = edit_class.from_contents(tensors, fields, diagnostics)
+    return edit
+
+
+@dataclass(frozen=True)
+class Chain(Edit):
+    """Edits of several kinds, one after the other; each is asked about the bare prompt."""
+
+    parts: tuple[Edit, ...]
+    diagnostics: Mapping[str, Any]
+    kind: ClassVar[str] = "chain"
+
+    def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
+        """All parts' texts, the latest last: the nearest to the prompt."""
+        of_parts = [part.prefixes(lm, prompts) for part in self.parts]
+        return ["".join(of_prompt) for of_prompt in zip(*of_parts, strict=True)]
+
+    def interventions(self) -> dict[str, list[Intervention]]:
+        """At one module the sum of all deltas, then the gates: a later one has the last word."""
+        deltas: dict[str, Delta] = {}
+        gates: dict[str, list[Intervention]] = {}
+        for part in self.parts:
+            for module_name, of_module in part.interventions().items():
+                for intervention in of_module:
+                    if not isinstance(intervention, Delta):
+                        gates.setdefault(module_name, []).append(intervention)
+                    elif module_name in deltas:
+                        deltas[module_name] = deltas[module_name].plus(intervention)
+                    else:
+                        deltas[module_name] = intervention
+        merged: dict[str, list[Intervention]] = {name: [delta] for name, delta in deltas.items()}
+        for module_name, of_module in gates.items():
+            merged.setdefault(module_name, []).extend(of_module)
+        return merged
+
+    def check(self, lm: LanguageModel) -> None:
+        """Raise ``EditError`` where one of the parts was made for another model."""
+        for part in self.parts:
+            part.check(lm)
+
+    def to(self, device: str | torch.device) -> Chain:
+        """A copy on another device."""
+        return Chain(tuple(part.to(device) for part in self.parts), self.diagnostics)
+
+    def contents(self) -> tuple[dict[str, Tensor], Any]:
+        """The parts' tensors, named by their numbers, and the parts' kinds, fields and diagnostics."""
+        tensors = {}
+        fields = []
+        for number, part in enumerate(self.parts):
+            tensors_of_part, fields_of_part = part.contents()
+            for name, tensor in tensors_of_part.items():
+                tensors[f"{number}|{name}"] = tensor
+            fields.append([part.kind, fields_of_part, dict(part.diagnostics)])
+        return tensors, fields
+
+    @classmethod
+    def from_contents(
+        cls, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
+    ) -> Self:
+        """The chain whose ``contents`` these are."""
+        parts = []
+        for number, (kind, fields_of_part, diagnostics_of_part) in enumerate(fields):
+            tensors_of_part = {
+                name.removeprefix(f"{number}|"): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(f"{number}|")
+            }
+            parts.append(_made(kind, tensors_of_part, fields_of_part, diagnostics_of_part))
+        return cls(tuple(parts), diagnostics)
+
+
+def parts_of(edit: Edit) -> tuple[Edit, ...]:
+    """A chain's parts, or the edit itself."""
+    return edit.parts if isinstance(edit, Chain) else (edit,)

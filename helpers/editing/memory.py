@@ -1,0 +1,194 @@
+"""A memory of facts: before a prompt stand those that are found for it, and none where nothing is near.
+
+A prompt's statements are the ``k`` with the highest scores above a threshold, the best one last, next to the
+prompt. Scores are BM25 (``memory-bm25``) or cosines of the mean hidden states of a block (``memory-hidden``),
+centred by those of background prompts. The threshold is the 95 % quantile of the best scores of background
+prompts, which no edit is about; it is found anew whenever the memory grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from helpers.editing.demonstrations import demonstration_records, digest
+from helpers.editing.edit import Edit, EditError
+from helpers.editing.in_context import STATEMENT, ContextEditor, statement_of
+from helpers.editing.presets import Hyperparameters
+from helpers.editing.request import EditRequest, with_one_prompt
+from helpers.editing.retrieval import Bm25, mean_states
+from helpers.models import LanguageModel
+from helpers.records import comparable
+
+BACKGROUND = 100  # prompts
+
+
+@dataclass(frozen=True)
+class MemoryEdit(Edit):
+    """Stored statements, of which the nearest are put before a prompt.
+
+    ``keys`` [statements, hidden] and ``center`` [hidden] are of hidden states, those after the block
+    ``layer`` of the model with this ``fingerprint``; with BM25 there are none.
+    """
+
+    statements: tuple[str, ...]
+    threshold: float
+    k: int
+    template: str = STATEMENT
+    keys: Tensor | None = None
+    center: Tensor | None = None
+    layer: int = -1
+    fingerprint: str = ""
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    kind: ClassVar[str] = "memory"
+
+    @cached_property
+    def _words(self) -> Bm25:
+        return Bm25(self.statements)
+
+    def scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
+        """How near each statement is to each prompt [prompts, statements]."""
+        if self.keys is None or self.center is None:
+            return np.stack([self._words.scores(prompt) for prompt in prompts])
+        queries = mean_states(lm, prompts, self.layer) - self.center.to(lm.device)
+        keys = self.keys.to(lm.device)
+        return (
+            torch.nn.functional.cosine_similarity(queries[:, None], keys[None], dim=-1)
+            .cpu()
+            .numpy()
+        )
+
+    def found(self, lm: LanguageModel, prompts: Sequence[str]) -> list[list[int]]:
+        """For each prompt the statements that are put before it, the best one last."""
+        found = []
+        for of_prompt in self.scores(lm, prompts):
+            nearest = sorted(range(len(of_prompt)), key=lambda i: (-of_prompt[i], i))[: self.k]
+            found.append([i for i in reversed(nearest) if of_prompt[i] > self.threshold])
+        return found
+
+    def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
+        """The statements found for each prompt."""
+        return [
+            "".join(self.template.replace("{fact}", self.statements[i]) for i in of_prompt)
+            for of_prompt in self.found(lm, prompts)
+        ]
+
+    def check(self, lm: LanguageModel) -> None:
+        """Raise ``EditError`` where the keys are another model's hidden states."""
+        if self.fingerprint and self.fingerprint != lm.fingerprint:
+            raise EditError(f"this memory holds states of another model than {lm.name}: edit again")
+
+    def to(self, device: str | torch.device) -> MemoryEdit:
+        """The edit itself: retrieval takes its keys to the model."""
+        return self
+
+    def contents(self) -> tuple[dict[str, Tensor], Any]:
+        """The keys, where there are any, and all else."""
+        tensors = {}
+        if self.keys is not None and self.center is not None:
+            tensors = {"keys": self.keys, "center": self.center}
+        fields = {
+            "statements": list(self.statements),
+            "threshold": self.threshold,
+            "k": self.k,
+            "template": self.template,
+            "layer": self.layer,
+            "fingerprint": self.fingerprint,
+        }
+        return tensors, fields
+
+    @classmethod
+    def from_contents(
+        cls, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
+    ) -> Self:
+        """The edit whose ``contents`` these are."""
+        return cls(
+            statements=tuple(fields["statements"]),
+            threshold=fields["threshold"],
+            k=fields["k"],
+            template=fields["template"],
+            keys=tensors.get("keys"),
+            center=tensors.get("center"),
+            layer=fields["layer"],
+            fingerprint=fields["fingerprint"],
+            diagnostics=diagnostics,
+        )
+
+
+class MemoryHyperparameters(Hyperparameters):
+    """``k`` statements at most; ``threshold`` 0.95 is the share of background prompts that find none.
+
+    ``relative_layer`` is the block whose output the hidden states are, as a share of all blocks.
+    """
+
+    retriever: Literal["bm25", "hidden"] = "bm25"
+    k: int = Field(default=4, gt=0)
+    threshold: float = Field(default=0.95, ge=0, lt=1)
+    template: str = STATEMENT
+    relative_layer: float = Field(default=0.5, ge=0, lt=1)
+
+
+@dataclass
+class Memory(ContextEditor):
+    """A memory of facts on one model."""
+
+    lm: LanguageModel
+    hyperparameters: MemoryHyperparameters
+    name = "memory"
+
+    def settings(self) -> dict[str, Any]:
+        """Also which records the background prompts are from."""
+        return super().settings() | {"background": [digest(), BACKGROUND]}
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[MemoryEdit]:
+        """A memory of one statement for each request."""
+        return [self._memory((), [request]) for request in with_one_prompt(requests)]
+
+    def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """One memory of all facts where ``earlier`` is a memory; else a chain."""
+        if not isinstance(earlier, MemoryEdit):
+            return earlier.then(self._memory((), with_one_prompt(requests)))
+        return self._memory(earlier.statements, with_one_prompt(requests))
+
+    def _memory(self, earlier: Sequence[str], requests: Sequence[EditRequest]) -> MemoryEdit:
+        settings = self.hyperparameters
+        statements = (*earlier, *map(statement_of, requests))
+        keys = None
+        center = None
+        layer = -1
+        background = self._background(requests)
+        if settings.retriever == "hidden":
+            layer = int(settings.relative_layer * self.lm.layout.blocks)
+            center = mean_states(self.lm, background, layer).mean(0)
+            keys = mean_states(self.lm, statements, layer) - center
+        memory = MemoryEdit(
+            statements=statements,
+            threshold=0.0,
+            k=settings.k,
+            template=settings.template,
+            keys=keys,
+            center=center,
+            layer=layer,
+            fingerprint="" if keys is None else self.lm.fingerprint,
+        )
+        best_scores = memory.scores(self.lm, background).max(axis=1)
+        threshold = float(np.quantile(best_scores, settings.threshold))
+        return replace(memory, threshold=threshold, diagnostics={"threshold": threshold})
+
+    def _background(self, requests: Sequence[EditRequest]) -> list[str]:
+        """Prompts of packaged facts that do not name the requests' subjects."""
+        subjects = [comparable(request.subject) for request in requests]
+        prompts = dict.fromkeys(
+            prompt
+            for record in demonstration_records()
+            for prompt, _ in record.others
+            if not any(subject in comparable(prompt) for subject in subjects)
+        )
+        return list(prompts)[:BACKGROUND]
