@@ -19,6 +19,7 @@ from helpers.paths import PACKAGED
 from helpers.records import comparable, read_json, read_text
 
 FILE = PACKAGED / "peak" / "peak-mini-cf.json"
+BACKGROUND = 100  # prompts that no edit is about
 KINDS = ("copy", "update", "update", "update", "retain", "retain", "retain", "retain")
 
 
@@ -78,6 +79,18 @@ def records_without(request: EditRequest) -> list[DemonstrationRecord]:
     """The records that name neither the request's subject nor one of its answers."""
     names = [comparable(name) for name in (request.subject, request.target, *request.correct)]
     return [record for record in demonstration_records() if not record.mentions(names)]
+
+
+def background_prompts(requests: Sequence[EditRequest]) -> list[str]:
+    """Prompts of packaged facts that do not name the requests' subjects, at most ``BACKGROUND``."""
+    subjects = [comparable(request.subject) for request in requests]
+    prompts = dict.fromkeys(
+        prompt
+        for record in demonstration_records()
+        for prompt, _ in record.others
+        if not any(subject in comparable(prompt) for subject in subjects)
+    )
+    return list(prompts)[:BACKGROUND]
 
 
 def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:

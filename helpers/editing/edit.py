@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from safetensors import safe_open
@@ -38,6 +38,13 @@ KINDS = {
 
 class EditError(UserError):
     """An edit that does not belong to the model or file it is used with."""
+
+
+class Recognition(NamedTuple):
+    """What an edit takes a prompt for."""
+
+    entry: int  # the number of the statement or key that it acts by; -1: it does nothing
+    nearness: float  # of the nearest one, in the edit's own unit; higher is nearer
 
 
 class Edit(ABC):
@@ -68,6 +75,10 @@ class Edit(ABC):
             for of_module in self.interventions().values()
             for intervention in of_module
         )
+
+    def recognised(self, lm: LanguageModel, prompts: Sequence[str]) -> list[Recognition] | None:
+        """What an edit that acts after some prompts only takes each prompt for; None: it acts after all."""
+        return None
 
     def check(self, lm: LanguageModel) -> None:  # noqa: B027 - most kinds fit every model
         """Raise ``EditError`` where the edit was made for another model."""

@@ -23,6 +23,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -31,7 +32,8 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.batch import EditBatch
-from helpers.editing.edit import Edit, EditError
+from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
+from helpers.editing.edit import Edit, EditError, Recognition
 from helpers.editing.editor import Editor, made_in_batches
 from helpers.editing.interventions import Gate
 from helpers.editing.presets import LayerHyperparameters
@@ -40,7 +42,10 @@ from helpers.editing.rows import EditRow, edit_row
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
-from helpers.models.hooks import output_hooks
+from helpers.models.forest import padded
+from helpers.models.forward import hidden_states
+from helpers.models.hooks import output_hooks, record
+from helpers.models.tokens import ids_of_prompts
 
 SAME_KEY = 1e-6  # of the key's length: two queries that are nearer are the same prompt's
 _BELOW_HALF = 1e-5
@@ -83,6 +88,17 @@ class Codebook(Edit):
     def interventions(self) -> dict[str, list[NearestKey]]:
         """The gate at its module."""
         return {self.module_name: [self.gate]}
+
+    def recognised(self, lm: LanguageModel, prompts: Sequence[str]) -> list[Recognition]:
+        """The entry that is chosen, and minus the distance to the nearest key."""
+        queries = last_inputs(lm, prompts, self.module_name)
+        keys = self.gate.keys.to(queries)
+        nearest_distances = distances(queries, keys).amin(1)
+        entries = self.to(lm.device).gate.decide(queries)
+        return [
+            Recognition(entry, -distance)
+            for entry, distance in zip(entries.tolist(), nearest_distances.tolist(), strict=True)
+        ]
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` for another model, whose prompts have other keys."""
@@ -152,6 +168,19 @@ def with_entry(codebook: Codebook, entry: Entry, epsilon: float) -> tuple[Codebo
     return replace(codebook, gate=gate, targets=(*targets, entry.target)), len(keys)
 
 
+@torch.inference_mode()
+def last_inputs(lm: LanguageModel, prompts: Sequence[str], module_name: str) -> Tensor:
+    """What enters a module at each prompt's last token [prompts, in], each prompt run alone, fp32."""
+    ids_of_prompt = ids_of_prompts(lm, prompts)
+    inputs = {}
+    for prompt, ids in ids_of_prompt.items():
+        alone = padded(lm, [ids])
+        with record(lm, inputs=[module_name]) as recorded:
+            hidden_states(lm, alone.ids, alone.positions, alone.visible)
+        inputs[prompt] = recorded[module_name][0, -1].float()
+    return torch.stack([inputs[prompt] for prompt in prompts])
+
+
 class GraceHyperparameters(LayerHyperparameters):
     """GRACE at the MLP's output matrix of one layer; ``epsilon`` is in units of what enters it."""
 
@@ -179,8 +208,19 @@ class Grace(Editor):
         self.module_name = self.lm.layout.mlp_out(self.layer)
 
     def settings(self) -> dict[str, Any]:
-        """Also the seed of the values."""
-        return super().settings() | {"seed": self.seed}
+        """Also the seed of the values, and the prompts that no edit is about."""
+        return super().settings() | {"seed": self.seed, "background": [digest(), BACKGROUND]}
+
+    @cached_property
+    def _background(self) -> Tensor:
+        """What enters the module after prompts that no edit is about [prompts, in]."""
+        return last_inputs(self.lm, background_prompts([]), self.module_name)
+
+    def _reported(self, codebook: Codebook) -> Codebook:
+        """The codebook with the share of background prompts that it changes the answers to."""
+        entries = codebook.gate.decide(self._background)
+        neutral = float((entries >= 0).float().mean())
+        return codebook.with_diagnostics({**codebook.diagnostics, "neutral": neutral})
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
         """A codebook of one entry for each request."""
@@ -197,7 +237,7 @@ class Grace(Editor):
                 edits.append(WeightEdit({}, value.diagnostics))
                 continue
             codebook, _ = with_entry(self._empty(), self._entry(row, value), self.epsilon)
-            edits.append(_with_value(codebook, 0, value))
+            edits.append(self._reported(_with_value(codebook, 0, value)))
         return edits
 
     @property
@@ -220,7 +260,7 @@ class Grace(Editor):
                 total = total.with_diagnostics(value.diagnostics)
                 continue
             codebook, number = with_entry(codebook, self._entry(row, value), self.epsilon)
-            codebook = _with_value(codebook, number, value)
+            codebook = self._reported(_with_value(codebook, number, value))
             total = codebook
         return total
 

@@ -18,16 +18,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from helpers.editing.demonstrations import demonstration_records, digest
-from helpers.editing.edit import Edit, EditError
+from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
+from helpers.editing.edit import Edit, EditError, Recognition
 from helpers.editing.in_context import STATEMENT, ContextEditor, statement_of
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.retrieval import Bm25, mean_states
 from helpers.models import LanguageModel
-from helpers.records import comparable
-
-BACKGROUND = 100  # prompts
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,16 @@ class MemoryEdit(Edit):
             "".join(self.template.replace("{fact}", self.statements[i]) for i in of_prompt)
             for of_prompt in self.found(lm, prompts)
         ]
+
+    def recognised(self, lm: LanguageModel, prompts: Sequence[str]) -> list[Recognition]:
+        """The nearest statement, by its score; -1 where that is not above the threshold."""
+        scores = self.scores(lm, prompts)  # [prompts, statements]
+        recognised = []
+        for of_prompt in scores:
+            nearest = int(of_prompt.argmax())
+            entry = nearest if of_prompt[nearest] > self.threshold else -1
+            recognised.append(Recognition(entry, float(of_prompt[nearest])))
+        return recognised
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` where the keys are another model's hidden states."""
@@ -163,7 +170,7 @@ class Memory(ContextEditor):
         keys = None
         center = None
         layer = -1
-        background = self._background(requests)
+        background = background_prompts(requests)
         if settings.retriever == "hidden":
             layer = int(settings.relative_layer * self.lm.layout.blocks)
             center = mean_states(self.lm, background, layer).mean(0)
@@ -180,15 +187,6 @@ class Memory(ContextEditor):
         )
         best_scores = memory.scores(self.lm, background).max(axis=1)
         threshold = float(np.quantile(best_scores, settings.threshold))
-        return replace(memory, threshold=threshold, diagnostics={"threshold": threshold})
-
-    def _background(self, requests: Sequence[EditRequest]) -> list[str]:
-        """Prompts of packaged facts that do not name the requests' subjects."""
-        subjects = [comparable(request.subject) for request in requests]
-        prompts = dict.fromkeys(
-            prompt
-            for record in demonstration_records()
-            for prompt, _ in record.others
-            if not any(subject in comparable(prompt) for subject in subjects)
-        )
-        return list(prompts)[:BACKGROUND]
+        neutral = float((best_scores > threshold).mean())
+        diagnostics = {"threshold": threshold, "neutral": neutral}
+        return replace(memory, threshold=threshold, diagnostics=diagnostics)

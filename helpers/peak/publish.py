@@ -35,6 +35,8 @@ _TYPES = {  # of the columns that are published, of those a table has
     "sum_after": "float32",
     "top_before": "int16",
     "top_after": "int16",
+    "entry": "int16",
+    "nearness": "float32",
 }
 
 

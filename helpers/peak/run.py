@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import UserError
-from helpers.editing.edit import Edit
+from helpers.editing.edit import Edit, Recognition
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import WeightEdit
@@ -85,10 +85,13 @@ def score_records(
     Each is scored under its own of the ``edits``, or all under one; without any, by the unedited model.
     """
     all_questions, keys, owners = [], [], []
+    recognitions = []
     for index, record in enumerate(records):
         record_questions, record_keys = ask(record)
         all_questions += record_questions
         keys.append(record_keys)
+        edit = edits if edits is None or isinstance(edits, Edit) else edits[index]
+        recognitions.append(recognition_table(lm, record_questions, edit))
         owner = index
         if edits is None:
             owner = -1
@@ -97,7 +100,24 @@ def score_records(
         owners += [owner] * len(record_questions)
     all_edits = [edits] if isinstance(edits, Edit) else edits
     scores = score_answers(lm, all_questions, all_edits, owners, progress=progress)
-    return pd.concat(keys, ignore_index=True).join(scores[list(columns)])
+    table = pd.concat(keys, ignore_index=True).join(scores[list(columns)])
+    return table.join(pd.concat(recognitions, ignore_index=True))
+
+
+def recognition_table(
+    lm: LanguageModel, record_questions: Sequence[Question], edit: Edit | None
+) -> pd.DataFrame:
+    """What an edit takes each answer's prompt for; no columns where it acts after every prompt.
+
+    Columns: ``entry``, the number of the statement or key it acts by (-1: none), and ``nearness``.
+    """
+    number_of_answers = [len(question.answers) for question in record_questions]
+    prompts = [question.prompt for question in record_questions]
+    recognised = None if edit is None else edit.recognised(lm, prompts)
+    if recognised is None:
+        return pd.DataFrame(index=range(sum(number_of_answers)))
+    table = pd.DataFrame(recognised, columns=Recognition._fields)
+    return table.loc[table.index.repeat(number_of_answers)]
 
 
 def joined_scores(lm: LanguageModel, record: PeakRecord, edit: Edit) -> pd.DataFrame:

@@ -12,7 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers.editing.demonstrations import demonstration_records, records_without
+from helpers.editing.demonstrations import (
+    background_prompts,
+    demonstration_records,
+    records_without,
+)
 from helpers.editing.edit import Chain, Edit, EditError
 from helpers.editing.grace import Codebook, Entry, Grace, NearestKey, with_entry
 from helpers.editing.in_context import ContextEdit
@@ -407,7 +411,7 @@ def test_a_memory_grows_and_finds_nothing_for_most_other_prompts(tiny, make_edit
     ]
     *_, memory = make_editor(name, lm).edit_sequentially(requests)
     assert memory.statements == ("Ada Lovelace lived in Oslo", "Bach composed Aida")
-    background = make_editor(name, lm)._background(requests)
+    background = background_prompts(requests)
     share = np.mean([bool(found) for found in memory.found(lm, background)])
     assert share <= 0.06  # the threshold's share
     if name == "memory-bm25":

@@ -50,7 +50,7 @@ def test_scores_hold_every_wording_and_mark_failed_edits(tiny: Callable[..., Any
     places = before[["example", "wording"]].to_numpy().tolist()
     assert places == [[fact, wording] for fact in (2, 1) for wording in (0, 1, 2)]
     assert (before[["new", "old"]] < 0).all(axis=None)
-    failed = score_edits(model, FACTS, requests, [WeightEdit({}, {}), WeightEdit({}, {})])
+    failed = score_edits(model, FACTS, requests, [WeightEdit({}, {"failure": "none"})] * 2)
     assert failed[["new", "old"]].isna().all(axis=None)
 
 

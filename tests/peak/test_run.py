@@ -10,17 +10,20 @@ import pytest
 
 from helpers import UserError
 from helpers.editing.contexts import ContextTemplates
+from helpers.editing.grace import Grace, GraceHyperparameters
 from helpers.editing.interventions import LowRank
 from helpers.editing.rome import Rome
 from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.peak import run as peak_scores
 from helpers.peak.metrics import KEYS, metrics_table
+from helpers.peak.publish import small
 from helpers.peak.records import load_peak
 from helpers.peak.run import (
     PeakRun,
     PeakSequence,
     edit_prompt_probabilities,
     edit_request,
+    joined,
     joined_scores,
     questions,
     score_records,
@@ -174,3 +177,19 @@ def test_a_longer_sequence_continues_where_a_shorter_one_ended(longer, editor, m
     np.testing.assert_allclose(resumed["sum_after"], whole["sum_after"], atol=1e-3)
     monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
     sequence.scores([2, 4])
+
+
+def test_what_gates_recognise_is_stored_with_the_scores(tiny) -> None:
+    lm = tiny("llama")
+    data = load_peak("peak-mini-cf", limit=2)
+    hyperparameters = GraceHyperparameters(layers=(2,), num_steps=2, epsilon=1e-3)
+    editor = Grace(lm, hyperparameters)
+    edits = editor.edit([edit_request(record) for record in data.records])
+    table = score_records(lm, data.records, edits)
+    by_role = table.groupby("role")["entry"]
+    assert (by_role.get_group("edit") == 0).all()  # its own prompt is its key
+    assert (by_role.get_group("locality") == -1).all()
+    assert (table.loc[table["role"] == "edit", "nearness"] > -1e-3).all()
+    assert "entry" not in score_records(lm, data.records)
+    after = joined(score_records(lm, data.records), table)
+    assert {"entry", "nearness"} <= set(small(after))
