@@ -1,1 +1,1 @@
-"""Requests, updates, overlays and one module per editor."""
+"""Requests, edits of every kind, how a model runs under them, and one module per editor."""

@@ -173,7 +173,7 @@ class Ft(LossEditor):
             self._bound(parameters)
             for edit in unfinished:
                 edit.steps += 1
-        return [self._update(edit) for edit in edits]
+        return [self._weight_edit(edit) for edit in edits]
 
     def _unchanged(self) -> _PendingEdit:
         device = self.lm.device
@@ -204,7 +204,7 @@ class Ft(LossEditor):
             for parameter in parameters:
                 parameter.clamp_(-bound, bound)
 
-    def _update(self, edit: _PendingEdit) -> WeightEdit:
+    def _weight_edit(self, edit: _PendingEdit) -> WeightEdit:
         notes = {"steps": edit.steps, "losses": edit.losses}
         if edit.failure:
             return WeightEdit({}, {"failure": edit.failure, **notes})

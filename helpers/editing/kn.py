@@ -68,9 +68,9 @@ class Kn(Editor):
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """One independent update of rank one per request and layer with chosen neurons."""
         bar = tqdm(with_one_prompt(requests), desc="attributing", disable=not self.progress)
-        return [self._update(request) for request in bar]
+        return [self._weight_edit(request) for request in bar]
 
-    def _update(self, request: EditRequest) -> WeightEdit:
+    def _weight_edit(self, request: EditRequest) -> WeightEdit:
         """Add the answers' difference to the output weights of the chosen neurons."""
         lm, settings = self.lm, self.hyperparameters
         attributions, old, new = self.attributions(request)

@@ -102,26 +102,26 @@ class SpreadingEditor(VectorEditor):
         return {}  # what else the diagnostics report of a layer
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
-        """One independent update per request, of rank one in every edited matrix."""
+        """One independent edit per request, of rank one in every edited matrix."""
         vectors = self._vectors(requests)
         pending = self._pending(requests, vectors)
-        updates = [WeightEdit({}) for _ in pending]
+        edits = [WeightEdit({}) for _ in pending]
         layer_notes: dict[str, Any] = {}
         for layer in self.hyperparameters.layers if pending else ():
             module_name = self._module(layer)
-            problem = self._layer_problem(layer, pending, updates)
+            problem = self._layer_problem(layer, pending, edits)
             left, right = self.solve_each(layer, problem.keys, problem.residuals)
-            for column, update in enumerate(updates):
+            for column, edit in enumerate(edits):
                 delta = LowRank(left[:, [column]].float(), right[:, [column]].float())
-                updates[column] = WeightEdit({**update, module_name: delta})
+                edits[column] = WeightEdit({**edit, module_name: delta})
             layer_notes[module_name] = self._noted(layer)
 
-        remaining_updates = iter(updates)
+        remaining_edits = iter(edits)
         return [
             vector.failed()
             if vector.failure
             else self._recorded(
-                next(remaining_updates), {"layers": dict(layer_notes), **vector.noted}
+                next(remaining_edits), {"layers": dict(layer_notes), **vector.noted}
             )
             for vector in vectors
         ]
@@ -129,19 +129,19 @@ class SpreadingEditor(VectorEditor):
     def edit_jointly(
         self, requests: Sequence[EditRequest], history: KeyHistory | None = None
     ) -> WeightEdit:
-        """One update for all requests, solved for together layer by layer.
+        """One edit for all requests, solved for together layer by layer.
 
-        ``history`` are the keys of earlier edits, which the update leaves alone.
+        ``history`` are the keys of earlier edits, which the edit leaves alone.
         """
         vectors = self._vectors(requests)
         pending = self._pending(requests, vectors)
-        update = WeightEdit({})
+        edit = WeightEdit({})
         layer_notes: dict[str, Any] = {}
         for layer in self.hyperparameters.layers if pending else ():
             module_name = self._module(layer)
-            problem = self._layer_problem(layer, pending, [update] * len(pending))
+            problem = self._layer_problem(layer, pending, [edit] * len(pending))
             left, right = self.solve_jointly(layer, problem.keys, problem.residuals, history)
-            update = WeightEdit({**update, module_name: LowRank(left.float(), right.float())})
+            edit = WeightEdit({**edit, module_name: LowRank(left.float(), right.float())})
             layer_notes[module_name] = self._noted(layer)
 
         unchanged = diagnostics_of(self.lm, {})
@@ -149,7 +149,7 @@ class SpreadingEditor(VectorEditor):
             vector.failed().diagnostics if vector.failure else {**unchanged, **vector.noted}
             for vector in vectors
         ]
-        return self._recorded(update, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})
+        return self._recorded(edit, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         last_layer = self.hyperparameters.layers[-1]
@@ -165,7 +165,7 @@ class SpreadingEditor(VectorEditor):
         ]
 
     def _layer_problem(
-        self, layer: int, pending: Sequence[PendingVector], updates: Sequence[WeightEdit]
+        self, layer: int, pending: Sequence[PendingVector], edits: Sequence[WeightEdit]
     ) -> LayerProblem:
         """The keys, and an equal share of what is still missing, read with the layers below edited."""
         layers = self.hyperparameters.layers
@@ -181,7 +181,7 @@ class SpreadingEditor(VectorEditor):
             [edit.prompts for edit in pending],
             inputs=[key_module],
             outputs=[last_block, mlp] if norm else [last_block],
-            edits=updates,
+            edits=edits,
         )
         wanted = torch.stack([edit.wanted for edit in pending])  # [n, d]
         current = torch.stack([of_prompts[0] for of_prompts in read[last_block]]).double()
@@ -199,11 +199,11 @@ class SpreadingEditor(VectorEditor):
     def _module(self, layer: int) -> str:
         return self.lm.layout.mlp_out(layer)
 
-    def _recorded(self, update: WeightEdit, extra: dict[str, Any]) -> WeightEdit:
-        diagnostics = diagnostics_of(self.lm, update, extra)
+    def _recorded(self, edit: WeightEdit, extra: dict[str, Any]) -> WeightEdit:
+        diagnostics = diagnostics_of(self.lm, edit, extra)
         if not all(math.isfinite(norm) for norm in diagnostics["norm"].values()):
             return WeightEdit({}, {**diagnostics, "failure": "the update is not finite"})
-        return WeightEdit(dict(update), diagnostics)
+        return WeightEdit(dict(edit), diagnostics)
 
 
 class MemitHyperparameters(VectorHyperparameters):

@@ -96,11 +96,11 @@ class Mend(LossEditor):
                 deltas[module_name] = LowRank(left_of_row.T, right_of_row.T)
         by_row = torch.stack(list(terms.values()), dim=1).tolist()
         return [
-            self._update(deltas, dict(zip(terms, values, strict=True)))
+            self._weight_edit(deltas, dict(zip(terms, values, strict=True)))
             for deltas, values in zip(deltas_of_rows, by_row, strict=True)
         ]
 
-    def _update(self, deltas: dict[str, LowRank], losses: dict[str, float]) -> WeightEdit:
+    def _weight_edit(self, deltas: dict[str, LowRank], losses: dict[str, float]) -> WeightEdit:
         notes = {"steps": 1, "losses": [losses]}
         tensors = [torch.tensor(list(losses.values()))]
         for delta in deltas.values():

@@ -65,11 +65,11 @@ class Rome(VectorEditor):
         prompts = self.prompts(requests)  # in every context, the bare one first
         read = read_at_subjects(lm, prompts, inputs=[key_module])
         return [
-            self._update(layer, keys, vector)
+            self._weight_edit(layer, keys, vector)
             for keys, vector in zip(read[key_module], vectors, strict=True)
         ]
 
-    def _update(self, layer: int, keys: Tensor, vector: Vector) -> WeightEdit:
+    def _weight_edit(self, layer: int, keys: Tensor, vector: Vector) -> WeightEdit:
         """One edit's update from its subject's keys [templates, f], the bare prompt's first."""
         if vector.failure:
             return vector.failed()
