@@ -160,14 +160,17 @@ def _asked(
 ) -> list[_Asked]:
     """The questions' token ids, each prompt with the text that its edit puts before it."""
     prefixes = prefixes_of(lm, edits, owners, [question.prompt for question in questions])
-    prefixed_questions = [
-        Question(prefix + question.prompt, question.answers)
-        for prefix, question in zip(prefixes, questions, strict=True)
-    ]
-    bare_prompts = [prompt for prompt, _ in tokenised(lm, questions)]
+    without_prefixes = with_prefixes = tokenised(lm, questions)
+    if any(prefixes):
+        prefixed_questions = [
+            Question(prefix + question.prompt, question.answers)
+            for prefix, question in zip(prefixes, questions, strict=True)
+        ]
+        with_prefixes = tokenised(lm, prefixed_questions)
     is_gated = [edit.is_gated for edit in edits]
     asked = []
-    for number, (prompt, answers) in enumerate(tokenised(lm, prefixed_questions)):
+    for number, (prompt, answers) in enumerate(with_prefixes):
+        bare_prompt, _ = without_prefixes[number]
         owner = owners[number]
         asked.append(
             _Asked(
@@ -175,7 +178,7 @@ def _asked(
                 prompt=prompt,
                 answers=answers,
                 prefix=prefixes[number],
-                prefix_tokens=len(prompt) - len(bare_prompts[number]),
+                prefix_tokens=len(prompt) - len(bare_prompt),
                 is_gated=owner >= 0 and is_gated[owner],
             )
         )
