@@ -28,7 +28,7 @@ class ExplorerParams(PeakParams):
         return [f"{editor}+app" if self.values["app"] else editor]
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
-        """Those of all PEAK notebooks, then the layout, the record and the edit of the layout."""
+        """The checks of all PEAK notebooks, then of the layout, the record and the layout's edit."""
         yield from super().joint_checks()
         yield partial(local_edits, self.values["layout"])
         yield self.check_case

@@ -107,7 +107,7 @@ class EditedFacts:
         return self.lm
 
 
-def edit_facts(
+def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     lm: LanguageModel,
     facts: Sequence[Fact],
     *,

@@ -34,16 +34,10 @@ APP_REDUCES = "APP reduces perturbation"
 APP_COSTS = "APP costs edits"
 
 
-def metrics_of_runs(
-    runs: Iterable[Run],
-    *,
-    only: Sequence[str] | None = None,
-    answer_filter: AnswerFilter = DEFAULT_FILTER,
-) -> Runs:
-    """The metrics of published runs: of all their methods, or of those of ``only`` that they have."""
+def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
+    """The metrics of all methods of published runs, by model and data set."""
     scores = {
-        (run.about.source["model"], run.about.source["dataset"]): scores_of(run, only=only)
-        for run in runs
+        (run.about.source["model"], run.about.source["dataset"]): scores_of(run) for run in runs
     }
     return {name: method_metrics(t, answer_filter) for name, t in scores.items() if t}
 

@@ -77,7 +77,7 @@ class ThinkEditRun:
         return {edit.case_id: self.edits[index] for edit, index in pairs}
 
     def again(self) -> ThinkEditRun:
-        """This run with other random numbers, which shows what two draws of one model differ by."""
+        """A copy that draws other random numbers, which shows what two draws of one model differ by."""
         return replace(self, sampling=replace(self.drawn, seed=self.drawn.seed + 1))
 
     def before(self) -> pd.DataFrame:
