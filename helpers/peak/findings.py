@@ -6,7 +6,7 @@ same records, Welch otherwise; a difference is positive where the finding holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import pandas as pd
 
