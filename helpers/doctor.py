@@ -30,7 +30,7 @@ from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP
 from helpers.editing.mend import UntrainedError
 from helpers.editing.presets import base_hyperparameters
-from helpers.execute import USUAL
+from helpers.execute import USUAL_TIME
 from helpers.fetch import (
     DATA_VARIABLE,
     NotHereError,
@@ -64,7 +64,9 @@ from helpers.values import NotebookParams, params_of
 _PACKAGES = ("torch", "transformers", "numpy", "pandas", "papermill", "submitit", "ipywidgets")
 _GIB = 2**30
 _PATIENCE = 4.0  # seconds that the hub has to answer
-_PASS = {True: 2048, False: 4096}  # tokens of a pass on a CPU, with gradients and without
+# Tokens of a pass on a CPU, with gradients and without.
+_TOKENS_WITH_GRADIENTS = 2048
+_TOKENS_WITHOUT_GRADIENTS = 4096
 
 
 class Kind(Enum):
@@ -86,7 +88,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One line about this machine or a run."""
+    """A line about this machine or a run, and what it means for a run."""
 
     text: str
     kind: Kind = Kind.NOTE
@@ -113,12 +115,13 @@ def findings_about_machine(*, with_data: bool = True) -> Iterator[Finding]:
     if not torch.cuda.is_available():
         threads = torch.get_num_threads()
         yield Finding(f"no GPU; {os.cpu_count()} CPU cores, torch uses {threads} threads")
-    total, free = psutil.virtual_memory().total, free_bytes(torch.device("cpu"))
-    yield Finding(f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free")
-    root = cache_folder()
-    used = sum(file.stat().st_size for file in root.rglob("*")) / 2**20
-    disk = shutil.disk_usage(root).free / _GIB
-    yield Finding(f"cache {root}: {used:,.0f} MiB; {disk:.0f} GiB of disk free")
+    memory = psutil.virtual_memory().total
+    free_memory = free_bytes(torch.device("cpu"))
+    yield Finding(f"memory: {memory / _GIB:.0f} GiB, {free_memory / _GIB:.1f} GiB free")
+    cache = cache_folder()
+    used = sum(file.stat().st_size for file in cache.rglob("*")) / 2**20
+    free_disk = shutil.disk_usage(cache).free / _GIB
+    yield Finding(f"cache {cache}: {used:,.0f} MiB; {free_disk:.0f} GiB of disk free")
     for name in PACKAGED_WEIGHTS:
         state = "cached" if weights_folder(name).exists() else "not fetched yet"
         yield Finding(f"model {name}: {state}")
@@ -127,7 +130,7 @@ def findings_about_machine(*, with_data: bool = True) -> Iterator[Finding]:
 
 
 def _data(resources: Iterable[Resource]) -> Iterator[Finding]:
-    """Where official files are, or that they will be downloaded."""
+    """The places of official files, or that they will be downloaded."""
     try:
         yield Finding(f"{DATA_VARIABLE}: {data_folder() or 'not set'}")
     except UserError as error:
@@ -148,8 +151,10 @@ def needs_of_file(params_file: Path) -> list[Finding]:
     """What a params file's run needs, and its usual time."""
     notebook = notebook_of(params_file)
     params = params_of(notebook, read_params(params_file, notebook))
-    usual = USUAL.search(params_file.read_text("utf-8"))
-    time = f"usually {usual[1]}" if usual else "unknown: the params file has no '# Usual time:'"
+    usual_time = USUAL_TIME.search(params_file.read_text("utf-8"))
+    time = "unknown: the params file has no '# Usual time:'"
+    if usual_time:
+        time = f"usually {usual_time[1]}"
     return [*needs_of(params), Finding(f"time: {time}")]
 
 
@@ -159,9 +164,9 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
     Nothing is downloaded. Other findings would only stumble over wrong values, which then are the only ones.
 
     Args:
-        params: a checked params file's.
-        here: it runs on this machine; else device, memory, disk and the hub are not looked at.
-        copies: processes with a model each, at a time.
+        params: of a params file whose names and types are right.
+        here: whether it runs on this machine; else device, memory, disk and the hub are not looked at.
+        copies: processes at a time that hold a model each.
     """
     with chdir(REPOSITORY):
         errors = params.wrong_values()
@@ -220,10 +225,9 @@ def _peak_memory(
 ) -> Finding:
     """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
     gradients = bool(params.methods)
-    tokens = _PASS[gradients]
+    tokens = _TOKENS_WITH_GRADIENTS if gradients else _TOKENS_WITHOUT_GRADIENTS
     dtype = torch_dtype(params.values["dtype"])
-    a_token = bytes_of_a_token(lm, dtype, gradients=gradients)
-    activations = copies * tokens * a_token
+    activations = copies * tokens * bytes_of_a_token(lm, dtype, gradients=gradients)
     parts = [
         f"weights {weights / _GIB:.1f}",
         f"a pass of {tokens:,} tokens {activations / _GIB:.1f}",
@@ -286,27 +290,31 @@ def _hub_weights(model: str, here: bool) -> Iterator[Finding]:
     if _in_the_hubs_cache(name):
         yield Finding(f"weights of {model}: in the hub's cache as {name}")
         return
-    half = weight_bytes(model, "bfloat16")
-    size = f", {half / 1e9:.0f} GB or, if stored in fp32, {2 * half / 1e9:.0f} GB" if half else ""
+    bf16_size = weight_bytes(model, "bfloat16")
+    size = ""
+    if bf16_size:
+        size = f", {bf16_size / 1e9:.0f} GB or, if stored in fp32, {2 * bf16_size / 1e9:.0f} GB"
     yield Finding(f"weights of {model}: to be fetched from the hub as {name}{size}")
     if here:
         yield from _hub_access(name)
 
 
 def _in_the_hubs_cache(name: str) -> bool:
-    def place_of(file: str) -> Path | None:
+    """Whether a model's configuration and all of its weights are there."""
+
+    def cached_path(file: str) -> Path | None:
         path = try_to_load_from_cache(name, file)
         return Path(path) if isinstance(path, str) else None
 
-    if place_of("config.json") is None:
+    if cached_path("config.json") is None:
         return False
-    if place_of("model.safetensors"):
+    if cached_path("model.safetensors"):
         return True
-    index = place_of("model.safetensors.index.json")
+    index = cached_path("model.safetensors.index.json")
     if index is None:
         return False
     shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-    return all(map(place_of, shards))
+    return all(map(cached_path, shards))
 
 
 def _hub_access(name: str) -> Iterator[Finding]:
@@ -336,7 +344,10 @@ def _hub_access(name: str) -> Iterator[Finding]:
 
 
 def _refusal(name: str) -> Exception | None:
-    """Why the hub does not hand a model out, if so. A thread asks: no timeout covers a name server."""
+    """What the hub answers instead of a model's configuration; None where it hands it out.
+
+    A thread asks, because no timeout covers a name server.
+    """
     refusals: list[Exception] = []
 
     def ask() -> None:
@@ -354,6 +365,7 @@ def _refusal(name: str) -> Exception | None:
 
 
 def _official_files_of(params: NotebookParams) -> list[Resource]:
+    """Official files that the parameters name."""
     files: dict[Resource, None] = {}  # each once, in this order
     for parameter in ("dataset", "source", "layout", "benchmark"):
         files |= dict.fromkeys(files_of(str(params.values.get(parameter))))
@@ -370,11 +382,11 @@ def _second_moments(params: NotebookParams) -> Iterator[Finding]:
     if params.values.get("corpus") == "wikipedia":
         extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
         offline = "; offline mode is set" if is_offline_mode() else ""
-        about = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
-        yield Finding(f"{about}{extra}{offline}")
+        dump = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
+        yield Finding(f"{dump}{extra}{offline}")
     if _moment_layers(params):
-        about = f"second moments over {params.values['corpus']}"
-        yield Finding(f"{about}: made before the first edit where package and cache lack them")
+        moments = f"second moments over {params.values['corpus']}"
+        yield Finding(f"{moments}: made before the first edit where package and cache lack them")
 
 
 @dataclass(frozen=True)
@@ -387,7 +399,7 @@ class _Download:
 
 
 def _disk(params: NotebookParams) -> Iterator[Finding]:
-    """The disks that are too full for what is fetched."""
+    """A problem for each disk that is too full for what is fetched."""
     by_disk: dict[int, list[_Download]] = {}
     for download in _downloads(params):
         disk = _existing(download.folder).stat().st_dev
@@ -397,9 +409,9 @@ def _disk(params: NotebookParams) -> Iterator[Finding]:
         needed = sum(download.size for download in downloads)
         free = shutil.disk_usage(_existing(folder)).free
         if needed > free:
-            named = ", ".join(download.what for download in downloads)
+            names = ", ".join(download.what for download in downloads)
             yield Finding(
-                f"disk of {folder}: {named} take {needed / _GIB:.1f} GiB or more while fetched,"
+                f"disk of {folder}: {names} take {needed / _GIB:.1f} GiB or more while fetched,"
                 f" {free / _GIB:.1f} are free: make room, or move HELPERS_CACHE and HF_HOME",
                 Kind.LACKING,
             )
@@ -414,8 +426,8 @@ def _downloads(params: NotebookParams) -> Iterator[_Download]:
         if not weights_folder(packaged).exists():
             yield _Download(f"model {packaged}", cache, 2 * weights.size + weights.unpacked)
     elif not Path(model).expanduser().is_dir() and not _in_the_hubs_cache(model_source(model)):
-        half = weight_bytes(model, "bfloat16") or 0
-        yield _Download(f"model {model}", Path(HF_HUB_CACHE), half)
+        bf16_size = weight_bytes(model, "bfloat16") or 0
+        yield _Download(f"model {model}", Path(HF_HUB_CACHE), bf16_size)
     for resource in _official_files_of(params):
         try:
             locate(resource, download=False)

@@ -18,7 +18,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.update import Update
 from helpers.models import LanguageModel
-from helpers.params import one_of
+from helpers.params import check_one_of
 from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, tokenised
@@ -86,7 +86,7 @@ class ThinkEditRun:
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits; a UserError if they cannot be asked about, or every edit is given up."""
-        one_of("mode", mode, MODES)
+        check_one_of("mode", mode, MODES)
         table = self._completed(partial(self._edited, editor, mode), editor, mode)
         reasons = list(self.read(editor, mode, "edits")["failure"])
         if all(reasons):
