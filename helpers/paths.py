@@ -50,9 +50,9 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 
-def run_name(model: str, data: str) -> str:
+def run_name(model_name: str, data: str) -> str:
     """Name of a model's run on a data set, and of its tables' folder: ``smollm2-135m_peak-cf``."""
-    return file_name(f"{model}_{data}")
+    return file_name(f"{model_name}_{data}")
 
 
 @contextmanager

@@ -188,10 +188,10 @@ def _between_methods(
 ) -> Evidence:
     """A metric under two methods on the same records."""
     values = metrics[lower][metric], metrics[higher][metric]
-    return _paired(finding, metric, *values, higher=higher, lower=lower)
+    return _paired_evidence(finding, metric, *values, higher=higher, lower=lower)
 
 
-def _paired(
+def _paired_evidence(
     finding: str,
     metric: str,
     values_lower: pd.Series,
@@ -224,7 +224,7 @@ def _differences(
     if lower not in metrics or higher not in metrics:
         return
     for metric in columns:
-        yield _paired(
+        yield _paired_evidence(
             finding,
             metric,
             metrics[lower][metric],

@@ -142,13 +142,13 @@ def expand(
         run = planned_run(file, values, notebook=notebook, folder=folder, cell_tag=cell_tag)
         return Job(name, edits, run)
 
-    def shards(prefix: str, model: str, dataset: str, count: int) -> Iterator[Job]:
+    def shards(prefix: str, model_name: str, dataset: str, count: int) -> Iterator[Job]:
         # Editors outside: the first one's runs score the unedited model for all others.
         for editor in sweep.editors:
             for start in range(0, count, sweep.shard):
                 end = min(start + sweep.shard, count)
                 params = {
-                    "model": model,
+                    "model": model_name,
                     "dataset": part_name(dataset, start, end),
                     "records": None,
                     "methods": [editor],
@@ -159,15 +159,15 @@ def expand(
     for dataset in sweep.datasets:
         with chdir(REPOSITORY):  # from where its runs read paths as well
             count = record_count(dataset, limit=sweep.records, download=download)
-        for model in sweep.models:
-            prefix = f"{file_name(model)}_{file_name(dataset)}"
+        for model_name in sweep.models:
+            prefix = f"{file_name(model_name)}_{file_name(dataset)}"
             all_params: dict[str, Any] = {
-                "model": model,
+                "model": model_name,
                 "dataset": dataset,
                 "records": sweep.records,
                 "methods": list(sweep.editors),
             }
-            shard_jobs = tuple(shards(prefix, model, dataset, count))
+            shard_jobs = tuple(shards(prefix, model_name, dataset, count))
             shared_jobs: tuple[Job, ...] = ()
             if len(shard_jobs) > 1:
                 shared_jobs = (job(f"{prefix}_{SHARED}", 0, all_params, SHARED),)
