@@ -66,7 +66,7 @@ def gather(source: Path) -> dict[str, str]:
 
 def folded(path: Path) -> str:
     """A notebook whose code and long tables are folded away, and whose figures have words."""
-    from tables import folded_if_long
+    from page_parts import folded_if_long
 
     notebook = json.loads(_TABLE_LOOK.sub("", path.read_text("utf-8")))
     notebook["cells"] = [part for cell in notebook["cells"] for part in _one_figure_each(cell)]

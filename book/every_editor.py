@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
-from tables import html, label_of, metrics_of, runs_of
+from page_parts import html, label_of, metrics_of, runs_of
 
 from helpers.editing.editors import method_label
 from helpers.peak.ablations import variants_of

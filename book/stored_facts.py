@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from tables import label_of, metrics_of, runs_of
+from page_parts import label_of, metrics_of, runs_of
 
 from helpers.paths import FIGURES, file_name
 from helpers.peak.records import MINI, PeakRecord, load_peak

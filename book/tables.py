@@ -2,66 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
+from every_editor import everything
+from page_parts import escaped, html, metrics_of, model_order, runs_of
 
-from helpers.editing.editors import EditorError, Variant, method_label
+from helpers.editing.editors import Variant, method_label
 from helpers.klob.tables import criteria_text, made_of
 from helpers.paths import FIGURES
 from helpers.peak.ablations import by_label, finished, studies_of
-from helpers.peak.metrics import metrics_table
-from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting, scores_of
-from helpers.results.archive import PACKAGED_WORDS, Archive, Run
-from helpers.results.show import table_html
+from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting
+from helpers.results.archive import Run
 from helpers.thinkedit import tables as thinkedit
 from helpers.thinkedit.metrics import DEFAULT
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>&$|~])")
-_MOST_ROWS = 12  # of a table that is in sight; a longer one is a click away
 _MODES = ("sequential", "independent")
 _ESTIMATORS = {"exact": "exact probabilities", "sampled": "sampled responses"}
 _PLAIN = ("AFF_hard", "ANF_hard", "AFF_random", "ANF_random", "ES", "GS", "LS_authors")
 
 
-def escaped(text: object) -> str:
-    """Text from data as the page shows it as it is, whatever Markdown or HTML is in it."""
-    return _MARKUP.sub(r"\\\1", str(text).replace("\n", " "))
-
-
-@cache
-def runs_of(folder: Path) -> tuple[Run, ...]:
-    """An archive's runs of their model and data: SmolLM2 before Gemma, then other models by name."""
-    runs = (run for run in Archive(folder).runs() if "@" not in run.name)
-    return tuple(sorted(runs, key=lambda run: _place(run.about.source.get("model"))))
-
-
-def _place(model: object) -> int:
-    known: list[object] = list(PACKAGED_WORDS)
-    return known.index(model) if model in known else len(known)
-
-
-@cache
-def metrics_of(run: Run, table: str) -> pd.DataFrame:
-    """PEAK's metrics of one of a run's tables, a row a record."""
-    return metrics_table(scores_of(run, only=[table])[table])
-
-
-def label_of(table: str) -> str:
-    """The method's name for readers: tables of main runs have it, those of ablations a variant's."""
-    try:
-        return Variant.parse(table).label
-    except EditorError:
-        return table
-
-
 def results_page(data: Path = FIGURES / "data") -> str:
     """The page's text (MyST) from stored tables; a part without any reports so."""
-    from every_editor import everything
-
     parts = [
         ("All editors, all measures", everything(data)),
         ("Editing: PEAK and APP", _peak(data / "peak")),
@@ -146,27 +109,10 @@ def _chains(
                 " higher is better."
             )
             table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
-            table = table.sort_values("model", key=lambda names: names.map(_place), kind="stable")
+            table = table.sort_values(
+                "model", key=lambda names: names.map(model_order), kind="stable"
+            )
             yield html(table.set_index(["model", "method"]))
             if printed is not None and mode == "sequential":
                 yield "The paper's, pooled (Tables 5 and 6):"
                 yield html(printed.set_index(["model", "method"]))
-
-
-def html(table: pd.DataFrame, *, in_sight: bool = False) -> str:
-    """A table as ``show`` has it in notebooks; its look is the site's (site.css).
-
-    A long one is folded away unless ``in_sight``.
-    """
-    text = table_html(table, decimals=3)
-    return f"```{{raw}} html\n{text if in_sight else folded_if_long(text)}\n```"
-
-
-def folded_if_long(text: str) -> str:
-    """The HTML of a table, after what may precede it; its rows are a click away where they are many."""
-    rows = text.count("<tr>") - 1
-    if rows <= _MOST_ROWS:
-        return text
-    start = text.index('<div class="ke-table">')
-    summary = f"<summary>Show the table ({rows} rows)</summary>"
-    return f'{text[:start]}<details class="long">{summary}{text[start:]}</details>'

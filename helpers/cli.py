@@ -16,8 +16,8 @@ from helpers import UserError
 from helpers.paths import RUNS, in_one_line, in_repository
 
 
-class _OneLine(typer.core.TyperGroup):
-    """What a user can repair, a failing disk included, is one line whatever the verb."""
+class _OneLineErrors(typer.core.TyperGroup):
+    """Verbs that answer what a user can repair, a failing disk included, with one line."""
 
     def invoke(self, ctx: Any) -> object:
         try:
@@ -34,7 +34,7 @@ class _OneLine(typer.core.TyperGroup):
 
 # Without rich, whose import alone takes longer than everything else here.
 app = typer.Typer(
-    cls=_OneLine,
+    cls=_OneLineErrors,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -43,16 +43,16 @@ app = typer.Typer(
 
 
 @contextmanager
-def _stopped(message: str) -> Iterator[None]:
-    """Ctrl-C, or SIGTERM, which schedulers and shutdowns send, ends a verb with one line."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _one_line_if_stopped(message: str) -> Iterator[None]:
+    """End a verb with one line on Ctrl-C, or on SIGTERM, which schedulers and shutdowns send."""
+    earlier_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt as stop:
         echo(message, err=True)
         raise Exit(130) from stop
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, earlier_handler)
 
 
 @app.command("run")
@@ -67,9 +67,9 @@ def run_notebooks(
     """Execute the notebooks that params files are for, headless."""
     from helpers.execute import run_files
 
-    with _stopped("stopped; finished records are kept, the same command resumes"):
-        well = run_files(params, folder=folder or RUNS, workers=workers, tell=echo)
-    raise Exit(0 if well else 1)
+    with _one_line_if_stopped("stopped; finished records are kept, the same command resumes"):
+        all_ended_well = run_files(params, folder=folder or RUNS, workers=workers, tell=echo)
+    raise Exit(0 if all_ended_well else 1)
 
 
 @app.command()
@@ -93,7 +93,7 @@ def sweep(  # noqa: PLR0913 - the options of a command
     if status:
         echo("\n".join(progress_of(file, folder=folder)))
         return
-    with _stopped("stopped; what is finished is kept, resume with --resume"):
+    with _one_line_if_stopped("stopped; what is finished is kept, resume with --resume"):
         lines, failed = run_file(
             file,
             engine=engine,

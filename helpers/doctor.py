@@ -30,7 +30,7 @@ from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP
 from helpers.editing.mend import UntrainedError
 from helpers.editing.presets import base_hyperparameters
-from helpers.execute import USUAL
+from helpers.execute import USUAL_TIME
 from helpers.fetch import (
     DATA_VARIABLE,
     NotHereError,
@@ -64,7 +64,9 @@ from helpers.values import NotebookParams, params_of
 _PACKAGES = ("torch", "transformers", "numpy", "pandas", "papermill", "submitit", "ipywidgets")
 _GIB = 2**30
 _PATIENCE = 4.0  # seconds that the hub has to answer
-_PASS = {True: 2048, False: 4096}  # tokens of a pass on a CPU, with gradients and without
+# Tokens of a pass on a CPU, with gradients and without.
+_TOKENS_WITH_GRADIENTS = 2048
+_TOKENS_WITHOUT_GRADIENTS = 4096
 
 
 class Kind(Enum):
@@ -86,7 +88,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One line about this machine or a run."""
+    """A line about this machine or a run, and what it means for a run."""
 
     text: str
     kind: Kind = Kind.NOTE
@@ -113,12 +115,13 @@ def findings_about_machine(*, with_data: bool = True) -> Iterator[Finding]:
     if not torch.cuda.is_available():
         threads = torch.get_num_threads()
         yield Finding(f"no GPU; {os.cpu_count()} CPU cores, torch uses {threads} threads")
-    total, free = psutil.virtual_memory().total, free_bytes(torch.device("cpu"))
-    yield Finding(f"memory: {total / _GIB:.0f} GiB, {free / _GIB:.1f} GiB free")
-    root = cache_folder()
-    used = sum(file.stat().st_size for file in root.rglob("*")) / 2**20
-    disk = shutil.disk_usage(root).free / _GIB
-    yield Finding(f"cache {root}: {used:,.0f} MiB; {disk:.0f} GiB of disk free")
+    memory = psutil.virtual_memory().total
+    free_memory = free_bytes(torch.device("cpu"))
+    yield Finding(f"memory: {memory / _GIB:.0f} GiB, {free_memory / _GIB:.1f} GiB free")
+    cache = cache_folder()
+    used = sum(file.stat().st_size for file in cache.rglob("*")) / 2**20
+    free_disk = shutil.disk_usage(cache).free / _GIB
+    yield Finding(f"cache {cache}: {used:,.0f} MiB; {free_disk:.0f} GiB of disk free")
     for name in PACKAGED_WEIGHTS:
         state = "cached" if weights_folder(name).exists() else "not fetched yet"
         yield Finding(f"model {name}: {state}")
@@ -127,7 +130,7 @@ def findings_about_machine(*, with_data: bool = True) -> Iterator[Finding]:
 
 
 def _data(resources: Iterable[Resource]) -> Iterator[Finding]:
-    """Where official files are, or that they will be downloaded."""
+    """The places of official files, or that they will be downloaded."""
     try:
         yield Finding(f"{DATA_VARIABLE}: {data_folder() or 'not set'}")
     except UserError as error:
@@ -148,8 +151,10 @@ def needs_of_file(params_file: Path) -> list[Finding]:
     """What a params file's run needs, and its usual time."""
     notebook = notebook_of(params_file)
     params = params_of(notebook, read_params(params_file, notebook))
-    usual = USUAL.search(params_file.read_text("utf-8"))
-    time = f"usually {usual[1]}" if usual else "unknown: the params file has no '# Usual time:'"
+    usual_time = USUAL_TIME.search(params_file.read_text("utf-8"))
+    time = "unknown: the params file has no '# Usual time:'"
+    if usual_time:
+        time = f"usually {usual_time[1]}"
     return [*needs_of(params), Finding(f"time: {time}")]
 
 
@@ -159,9 +164,9 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
     Nothing is downloaded. Other findings would only stumble over wrong values, which then are the only ones.
 
     Args:
-        params: a checked params file's.
-        here: it runs on this machine; else device, memory, disk and the hub are not looked at.
-        copies: processes with a model each, at a time.
+        params: of a params file whose names and types are right.
+        here: whether it runs on this machine; else device, memory, disk and the hub are not looked at.
+        copies: processes at a time that hold a model each.
     """
     with chdir(REPOSITORY):
         errors = params.wrong_values()
@@ -180,7 +185,7 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
 
 
 def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Iterator[Finding]:
-    model = params.values["model"]
+    model_name = params.values["model"]
     dtype = params.values["dtype"]
     device_here = params.values["device"] if here else None
     if device_here:
@@ -190,21 +195,23 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
             yield Finding(str(error), Kind.LACKING)
             device_here = None
     try:
-        size = weight_bytes(model, dtype)
-        outline = outline_of(model)
-        lm = LanguageModel(model, outline, None) if outline else None
+        size = weight_bytes(model_name, dtype)
+        outline = outline_of(model_name)
+        lm = LanguageModel(model_name, outline, None) if outline else None
         if lm:
             architecture_of(lm.network.config)
     except (OSError, ValueError) as error:
         cause = " ".join(str(error).split())
-        yield Finding(f"model {model}: its config.json cannot be used ({cause})", Kind.WRONG)
+        yield Finding(f"model {model_name}: its config.json cannot be used ({cause})", Kind.WRONG)
         return
-    yield Finding(f"model {model}: {memory_in_words(model, dtype, device_here, copies=copies)}")
+    yield Finding(
+        f"model {model_name}: {memory_in_words(model_name, dtype, device_here, copies=copies)}"
+    )
     weights = (size or 0) * copies
     free = free_bytes(torch_device(device_here)) if device_here else None
     if free is not None and weights > free:
         yield Finding(
-            f"model {model}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
+            f"model {model_name}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
             f" {free / _GIB:.1f} are free on {device_here}: end other programs, or choose another dtype or"
             " a smaller model",
             Kind.LACKING,
@@ -212,7 +219,7 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
     if lm:
         yield _peak_memory(params, lm, weights, copies, free)
     else:
-        yield Finding(f"peak memory of {model}: unknown before it is fetched")
+        yield Finding(f"peak memory of {model_name}: unknown before it is fetched")
 
 
 def _peak_memory(
@@ -220,10 +227,9 @@ def _peak_memory(
 ) -> Finding:
     """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
     gradients = bool(params.methods)
-    tokens = _PASS[gradients]
+    tokens = _TOKENS_WITH_GRADIENTS if gradients else _TOKENS_WITHOUT_GRADIENTS
     dtype = torch_dtype(params.values["dtype"])
-    a_token = bytes_of_a_token(lm, dtype, gradients=gradients)
-    activations = copies * tokens * a_token
+    activations = copies * tokens * bytes_of_a_token(lm, dtype, gradients=gradients)
     parts = [
         f"weights {weights / _GIB:.1f}",
         f"a pass of {tokens:,} tokens {activations / _GIB:.1f}",
@@ -254,59 +260,63 @@ def _moment_layers(params: NotebookParams) -> set[int]:
     return layers
 
 
-def _weights(model: str, here: bool) -> Iterator[Finding]:
-    if model.startswith(SHAPE_PREFIX):
-        yield Finding(f"weights of {model}: random, nothing to fetch")
-    elif model in PACKAGED_WEIGHTS:
-        yield from _packaged_weights(model)
-    elif Path(model).expanduser().is_dir():
-        yield Finding(f"weights of {model}: local folder")
+def _weights(model_name: str, here: bool) -> Iterator[Finding]:
+    if model_name.startswith(SHAPE_PREFIX):
+        yield Finding(f"weights of {model_name}: random, nothing to fetch")
+    elif model_name in PACKAGED_WEIGHTS:
+        yield from _packaged_weights(model_name)
+    elif Path(model_name).expanduser().is_dir():
+        yield Finding(f"weights of {model_name}: local folder")
     else:
-        yield from _hub_weights(model, here)
+        yield from _hub_weights(model_name, here)
 
 
-def _packaged_weights(model: str) -> Iterator[Finding]:
-    if weights_folder(model).exists():
-        yield Finding(f"weights of {model}: cached")
+def _packaged_weights(model_name: str) -> Iterator[Finding]:
+    if weights_folder(model_name).exists():
+        yield Finding(f"weights of {model_name}: cached")
         return
-    packaged = PACKAGED_WEIGHTS[model]
+    packaged = PACKAGED_WEIGHTS[model_name]
     yield Finding(
-        f"weights of {model}: to be fetched: {_megabytes(packaged.size)} as Python wheels"
+        f"weights of {model_name}: to be fetched: {_megabytes(packaged.size)} as Python wheels"
     )
     if packaged.terms:
         yield Finding(
-            f"{model} comes under the {packaged.licence} ({packaged.terms}): read them, then"
-            f" python -m helpers fetch {model} --accept-terms",
+            f"{model_name} comes under the {packaged.licence} ({packaged.terms}): read them, then"
+            f" python -m helpers fetch {model_name} --accept-terms",
             Kind.FIRST,
         )
 
 
-def _hub_weights(model: str, here: bool) -> Iterator[Finding]:
-    name = model_source(model)
+def _hub_weights(model_name: str, here: bool) -> Iterator[Finding]:
+    name = model_source(model_name)
     if _in_the_hubs_cache(name):
-        yield Finding(f"weights of {model}: in the hub's cache as {name}")
+        yield Finding(f"weights of {model_name}: in the hub's cache as {name}")
         return
-    half = weight_bytes(model, "bfloat16")
-    size = f", {half / 1e9:.0f} GB or, if stored in fp32, {2 * half / 1e9:.0f} GB" if half else ""
-    yield Finding(f"weights of {model}: to be fetched from the hub as {name}{size}")
+    bf16_size = weight_bytes(model_name, "bfloat16")
+    size = ""
+    if bf16_size:
+        size = f", {bf16_size / 1e9:.0f} GB or, if stored in fp32, {2 * bf16_size / 1e9:.0f} GB"
+    yield Finding(f"weights of {model_name}: to be fetched from the hub as {name}{size}")
     if here:
         yield from _hub_access(name)
 
 
 def _in_the_hubs_cache(name: str) -> bool:
-    def place_of(file: str) -> Path | None:
+    """Whether a model's configuration and all of its weights are there."""
+
+    def cached_path(file: str) -> Path | None:
         path = try_to_load_from_cache(name, file)
         return Path(path) if isinstance(path, str) else None
 
-    if place_of("config.json") is None:
+    if cached_path("config.json") is None:
         return False
-    if place_of("model.safetensors"):
+    if cached_path("model.safetensors"):
         return True
-    index = place_of("model.safetensors.index.json")
+    index = cached_path("model.safetensors.index.json")
     if index is None:
         return False
     shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-    return all(map(place_of, shards))
+    return all(map(cached_path, shards))
 
 
 def _hub_access(name: str) -> Iterator[Finding]:
@@ -336,7 +346,10 @@ def _hub_access(name: str) -> Iterator[Finding]:
 
 
 def _refusal(name: str) -> Exception | None:
-    """Why the hub does not hand a model out, if so. A thread asks: no timeout covers a name server."""
+    """What the hub answers instead of a model's configuration; None where it hands it out.
+
+    A thread asks, because no timeout covers a name server.
+    """
     refusals: list[Exception] = []
 
     def ask() -> None:
@@ -354,6 +367,7 @@ def _refusal(name: str) -> Exception | None:
 
 
 def _official_files_of(params: NotebookParams) -> list[Resource]:
+    """Official files that the parameters name."""
     files: dict[Resource, None] = {}  # each once, in this order
     for parameter in ("dataset", "source", "layout", "benchmark"):
         files |= dict.fromkeys(files_of(str(params.values.get(parameter))))
@@ -370,11 +384,11 @@ def _second_moments(params: NotebookParams) -> Iterator[Finding]:
     if params.values.get("corpus") == "wikipedia":
         extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
         offline = "; offline mode is set" if is_offline_mode() else ""
-        about = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
-        yield Finding(f"{about}{extra}{offline}")
+        dump = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
+        yield Finding(f"{dump}{extra}{offline}")
     if _moment_layers(params):
-        about = f"second moments over {params.values['corpus']}"
-        yield Finding(f"{about}: made before the first edit where package and cache lack them")
+        moments = f"second moments over {params.values['corpus']}"
+        yield Finding(f"{moments}: made before the first edit where package and cache lack them")
 
 
 @dataclass(frozen=True)
@@ -387,7 +401,7 @@ class _Download:
 
 
 def _disk(params: NotebookParams) -> Iterator[Finding]:
-    """The disks that are too full for what is fetched."""
+    """A problem for each disk that is too full for what is fetched."""
     by_disk: dict[int, list[_Download]] = {}
     for download in _downloads(params):
         disk = _existing(download.folder).stat().st_dev
@@ -397,25 +411,27 @@ def _disk(params: NotebookParams) -> Iterator[Finding]:
         needed = sum(download.size for download in downloads)
         free = shutil.disk_usage(_existing(folder)).free
         if needed > free:
-            named = ", ".join(download.what for download in downloads)
+            names = ", ".join(download.what for download in downloads)
             yield Finding(
-                f"disk of {folder}: {named} take {needed / _GIB:.1f} GiB or more while fetched,"
+                f"disk of {folder}: {names} take {needed / _GIB:.1f} GiB or more while fetched,"
                 f" {free / _GIB:.1f} are free: make room, or move HELPERS_CACHE and HF_HOME",
                 Kind.LACKING,
             )
 
 
 def _downloads(params: NotebookParams) -> Iterator[_Download]:
-    model = params.values["model"]
+    model_name = params.values["model"]
     cache = cache_folder()
-    packaged = SHAPE_TOKENIZER if model.startswith(SHAPE_PREFIX) else model
+    packaged = SHAPE_TOKENIZER if model_name.startswith(SHAPE_PREFIX) else model_name
     if packaged in PACKAGED_WEIGHTS:
         weights = PACKAGED_WEIGHTS[packaged]
         if not weights_folder(packaged).exists():
             yield _Download(f"model {packaged}", cache, 2 * weights.size + weights.unpacked)
-    elif not Path(model).expanduser().is_dir() and not _in_the_hubs_cache(model_source(model)):
-        half = weight_bytes(model, "bfloat16") or 0
-        yield _Download(f"model {model}", Path(HF_HUB_CACHE), half)
+    elif not Path(model_name).expanduser().is_dir() and not _in_the_hubs_cache(
+        model_source(model_name)
+    ):
+        bf16_size = weight_bytes(model_name, "bfloat16") or 0
+        yield _Download(f"model {model_name}", Path(HF_HUB_CACHE), bf16_size)
     for resource in _official_files_of(params):
         try:
             locate(resource, download=False)

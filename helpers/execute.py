@@ -33,11 +33,14 @@ from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, writ
 from helpers.processes import TOLD, each_alone, shared_cores
 from helpers.records import read_text
 
-PUBLISHED, RESULTS, SHARED = "published", "results", "shared"  # tags of cells
-ROW = "run.json"
+# Tags of cells.
+PUBLISHED = "published"
+RESULTS = "results"
+SHARED = "shared"
+ROW = "run.json"  # the file in a run's folder that tells how it ended
 _HEADLINES = re.compile(r"<!-- made by python -m tools\.headlines.*?<!-- end -->\n*", re.S)
-_PLACES = {"results", "output"}  # parameters that change no number
-USUAL = re.compile(r"^# Usual time: (.+)$", re.M)
+_FOLDERS = {"results", "output"}  # parameters that change no number
+USUAL_TIME = re.compile(r"^# Usual time: (.+)$", re.M)
 
 
 class RunError(UserError):
@@ -63,7 +66,7 @@ class PlannedRun:
     params_file: Path
     params: dict[str, Any]
     output_folder: Path
-    part: str = ""  # the tag of the cells that are executed; none: all
+    cell_tag: str = ""  # of the cells that are executed; none: all are
 
     @property
     def output(self) -> Path:
@@ -84,12 +87,15 @@ class PlannedRun:
 
 
 def planned_run(
-    params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path, part: str = ""
+    params_file: Path, params: dict[str, Any], *, notebook: Path, folder: Path, cell_tag: str = ""
 ) -> PlannedRun:
-    """A run of checked parameters; its output is ``folder/<notebook>/<params>-<hash>/``."""
+    """A run of checked parameters; its output is ``folder/<notebook>/<params>-<hash>/``.
+
+    ``cell_tag`` restricts it to the cells with this tag.
+    """
     digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
     output_folder = folder / notebook.stem / f"{file_name(params_file.stem)}-{digest}"
-    return PlannedRun(notebook, params_file, params, output_folder, part)
+    return PlannedRun(notebook, params_file, params, output_folder, cell_tag)
 
 
 def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
@@ -118,26 +124,31 @@ def run_files(
     ended well; ``tell`` gets the lines that no process prints itself.
     """
     environments = shared_cores(workers)
-    planned = [checked_plan(file, folder=folder) for file in params_files]
+    planned_runs = [checked_plan(file, folder=folder) for file in params_files]
     failed = []
-    for each, code in each_alone(_run_and_tell, planned, environments):
-        name = each.notebook.stem
-        if code < 0:
-            tell(f"error: {name}: its process was killed (signal {-code}), maybe out of memory")
-        if code:
+    for planned, exit_code in each_alone(_run_and_tell, planned_runs, environments):
+        name = planned.notebook.stem
+        if exit_code < 0:
+            tell(
+                f"error: {name}: its process was killed (signal {-exit_code}), maybe out of memory"
+            )
+        if exit_code:
             failed.append(name)
-    if len(planned) > 1:
-        told = f"; failed: {', '.join(failed)}" if failed else ""
-        tell(f"{len(planned) - len(failed)} of {len(planned)} notebooks ended well{told}")
+    run_count = len(planned_runs)
+    if run_count > 1:
+        names_of_failed = f"; failed: {', '.join(failed)}" if failed else ""
+        tell(f"{run_count - len(failed)} of {run_count} notebooks ended well{names_of_failed}")
     return not failed
 
 
 def _run_and_tell(planned: PlannedRun) -> None:
+    """Execute a run in a process of its own, which prints lines and exits with 1 where a cell fails."""
+
     def tell(line: str) -> None:
         print(f"{planned.notebook.stem}: {line}", flush=True)
 
-    usual = USUAL.search(read_text(planned.params_file))
-    tell(f"started, usually {usual[1]}" if usual else "started")
+    usual_time = USUAL_TIME.search(read_text(planned.params_file))
+    tell(f"started, usually {usual_time[1]}" if usual_time else "started")
     try:
         row = execute(planned, tell=tell)
     except RunError as error:
@@ -160,8 +171,10 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
             (planned.output_folder / ROW).unlink(missing_ok=True)
             effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
             write_whole(planned.output_folder / "params.yaml", effective)
-            write_for_run(planned.notebook, planned.params, planned.output, part=planned.part)
-            row = _recorded(planned, tell)
+            write_for_run(
+                planned.notebook, planned.params, planned.output, cell_tag=planned.cell_tag
+            )
+            row = _run_cells(planned, tell)
             write_whole(planned.output_folder / ROW, json.dumps(asdict(row), ensure_ascii=False))
     except Timeout as error:
         raise RunError(
@@ -174,7 +187,8 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
     return row
 
 
-def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
+def _run_cells(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
+    """Execute the notebook that is written to the run's output, in place; an error is in the row."""
     variables = {
         "TQDM_DISABLE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -186,7 +200,7 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
     clock = time.perf_counter()
     error = ""
     try:
-        with _own_kernel() as kernel, patch.dict(os.environ, variables | kernel):
+        with _kernel_of_this_python() as kernel, patch.dict(os.environ, variables | kernel):
             papermill.execute_notebook(
                 str(planned.output),  # the cells of this run, executed in their place
                 str(planned.output),
@@ -207,32 +221,35 @@ def _recorded(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
 
 
 @contextmanager
-def _own_kernel() -> Iterator[dict[str, str]]:
-    """Variables under which ``python3`` is this interpreter, without the user's start-up files.
+def _kernel_of_this_python() -> Iterator[dict[str, str]]:
+    """Variables under which the kernel ``python3`` is this interpreter, without a user's start-up files.
 
     Jupyter takes a kernel's name from the first folder that has it, and people have several.
     """
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": command, "display_name": "Python 3", "language": "python"}
-    with tempfile.TemporaryDirectory() as planned_run:
-        file = Path(planned_run, "kernels", "python3", "kernel.json")
+    with tempfile.TemporaryDirectory() as jupyter_folder:
+        file = Path(jupyter_folder, "kernels", "python3", "kernel.json")
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps(spec), "utf-8")
-        others = os.environ.get("JUPYTER_PATH")
-        path = os.pathsep.join([planned_run, others] if others else [planned_run])
-        yield {"JUPYTER_PATH": path, "IPYTHONDIR": str(Path(planned_run, "ipython"))}
+        search_path = jupyter_folder  # of kernels, before the user's folders
+        if users_path := os.environ.get("JUPYTER_PATH"):
+            search_path += os.pathsep + users_path
+        yield {"JUPYTER_PATH": search_path, "IPYTHONDIR": str(Path(jupyter_folder, "ipython"))}
 
 
-def write_for_run(notebook: Path, params: Mapping[str, Any], path: Path, *, part: str = "") -> None:
+def write_for_run(
+    notebook: Path, params: Mapping[str, Any], path: Path, *, cell_tag: str = ""
+) -> None:
     """Write the notebook as a run with all these parameters executes it, or its cells of one tag."""
     content = json.loads(notebook.read_text("utf-8"))
     cells = content["cells"]
-    if part:
-        cells = [cell for cell in cells if {part, "parameters"} & tags(cell)]
+    if cell_tag:
+        cells = [cell for cell in cells if {cell_tag, "parameters"} & tags(cell)]
     if "published" in params and not params["published"]:
         cells = [cell for cell in cells if PUBLISHED not in tags(cell)]
     defaults = defaults_of(notebook)
-    if any(params[name] != defaults[name] for name in params.keys() - _PLACES):
+    if any(params[name] != defaults[name] for name in params.keys() - _FOLDERS):
         cells = [cell for cell in cells if RESULTS not in tags(cell)]
         for cell in cells:  # the box of ``tools.headlines``
             if cell["cell_type"] == "markdown":

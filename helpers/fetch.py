@@ -20,7 +20,7 @@ from helpers.paths import PACKAGED, cache_folder, written_whole
 
 DATA_VARIABLE = "HELPERS_DATA"
 # What a params file calls a data set of several files, or by another name than its file's.
-_SETS = {
+_FILES_OF_DATA = {
     "klob": ("klob-c", "klob-r", "klob-u"),
     "2025-06": ("knowgic-2025-06", "knowgic-aliases"),
     "latest": ("knowgic-latest", "knowgic-aliases"),
@@ -33,7 +33,7 @@ class NotHereError(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One published file."""
+    """A file that others publish, with all that is needed to get it and to know it again."""
 
     name: str
     relative_path: str  # below ``$HELPERS_DATA`` and below the cache, with forward slashes
@@ -65,10 +65,10 @@ def official_files() -> Mapping[str, Resource]:
 
 
 def files_of(data: str) -> list[Resource]:
-    """Official files of what a params file calls a data set, a slice included; none for other data."""
+    """Official files of a data set as a params file names it, with or without a slice; none of others."""
     name = data.partition("[")[0]
     files = official_files()
-    return [files[each] for each in _SETS.get(name, (name,)) if each in files]
+    return [files[file] for file in _FILES_OF_DATA.get(name, (name,)) if file in files]
 
 
 def require_local(data: str) -> None:
@@ -79,10 +79,12 @@ def require_local(data: str) -> None:
 
 def data_folder() -> Path | None:
     """The folder that ``$HELPERS_DATA`` names, or None where the variable is not set."""
-    named = os.environ.get(DATA_VARIABLE)
-    if named and not Path(named).is_dir():
-        raise UserError(f"{DATA_VARIABLE}={named} is not a folder: correct it or unset it")
-    return Path(named) if named else None
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise UserError(f"{DATA_VARIABLE}={folder} is not a folder: correct it or unset it")
+    return Path(folder)
 
 
 def locate(file: Resource, *, download: bool = True) -> Path:
@@ -91,7 +93,8 @@ def locate(file: Resource, *, download: bool = True) -> Path:
     Raises a ``NotHereError`` where there is no copy, and none may be downloaded.
     """
     folder = data_folder()
-    if folder is not None and (local := folder / file.relative_path).is_file():
+    local = folder / file.relative_path if folder else None
+    if local and local.is_file():
         if file.matches(local):
             return local
         raise UserError(
@@ -110,8 +113,8 @@ def locate(file: Resource, *, download: bool = True) -> Path:
     cached.parent.mkdir(parents=True, exist_ok=True)
     try:
         with written_whole(cached) as scratch:
-            fetch = pooch.HTTPDownloader(timeout=60)  # seconds without an answer
-            fetch(file.url, str(scratch), None)
+            downloader = pooch.HTTPDownloader(timeout=60)  # seconds without an answer
+            downloader(file.url, str(scratch), None)
             if not file.matches(scratch):
                 raise ValueError(f"{file.url} no longer holds the published file")
     except (OSError, ValueError) as error:  # no network, HTTP error, or another content

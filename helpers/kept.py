@@ -1,6 +1,7 @@
 """Files that are kept to be read again: their names end in the digest of their bytes.
 
-``layer5.safetensors`` is kept as ``layer5-<16 digits of its SHA-256>.safetensors``, a folder likewise.
+``layer5.safetensors`` is kept as ``layer5-<16 digits of its SHA-256>.safetensors``, and a folder under a
+name of this form.
 What is damaged is reported, removed, and made again. A file under its plain name is read as it is.
 """
 
@@ -35,16 +36,16 @@ class DamagedError(UserError):
 def kept_whole(path: Path) -> Iterator[Path]:
     """A scratch path for a file or folder, which becomes what is kept as ``path``."""
 
-    def named(scratch: Path) -> Path:
+    def name_with_digest(scratch: Path) -> Path:
         return path.with_name(f"{path.stem}-{_digest_of_file(scratch)}{path.suffix}")
 
     try:
-        earlier = _versions(path)
+        earlier_versions = _versions(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path, named=named) as scratch:
+        with written_whole(path, destination=name_with_digest) as scratch:
             yield scratch
         newest = kept_at(path)
-        for version in earlier:
+        for version in earlier_versions:
             if version != newest:
                 remove(version)
     except OSError as error:
@@ -54,35 +55,38 @@ def kept_whole(path: Path) -> Iterator[Path]:
 
 
 def kept_at(path: Path) -> Path:
-    """Where ``path`` is kept: its newest version, else the path itself, whether it is there or not."""
+    """The newest version that is kept of ``path``, else the path itself, whether it is there or not."""
     return max(_versions(path), key=lambda version: version.stat().st_mtime_ns, default=path)
 
 
 def read_kept(path: Path, read: Callable[[Path], T]) -> T:
     """What ``read`` makes of a file or folder that is as it was written, else a ``DamagedError``."""
-    there = kept_at(path)
-    written = _DIGEST.search(there.stem)
-    changed = tuple(file.stat().st_mtime_ns for file in _files(there)) if written else ()
-    if written and _digest_of_file(there, changed) != written[1]:
-        raise DamagedError(f"{there} is damaged: its bytes are not those that were written")
+    kept_path = kept_at(path)
+    if digest_in_name := _DIGEST.search(kept_path.stem):
+        file_times = tuple(file.stat().st_mtime_ns for file in _files(kept_path))
+        if _digest_of_file(kept_path, file_times) != digest_in_name[1]:
+            raise DamagedError(f"{kept_path} is damaged: its bytes are not those that were written")
     try:
-        return read(there)
+        return read(kept_path)
     except _DAMAGE as error:
-        raise DamagedError(f"{there} is damaged: {type(error).__name__}: {error}") from error
+        raise DamagedError(f"{kept_path} is damaged: {type(error).__name__}: {error}") from error
 
 
 def load_if_intact(path: Path, read: Callable[[Path], T]) -> T | None:
-    """``read_kept``; None where there is no file, or a damaged one of ours, which is then removed."""
-    there = kept_at(path)
+    """What ``read`` makes of a file or folder; None where there is none, or a damaged one of ours.
+
+    The damaged one is removed. One under its plain name, which we did not write, is a ``DamagedError``.
+    """
+    kept_path = kept_at(path)
     try:
-        return read_kept(there, read) if there.exists() else None
+        return read_kept(kept_path, read) if kept_path.exists() else None
     except FileNotFoundError:  # another process has just replaced it
         return None
     except DamagedError as error:
-        if not _DIGEST.search(there.stem):
+        if not _DIGEST.search(kept_path.stem):
             raise
         with suppress(OSError):  # a read-only disk
-            remove(there)
+            remove(kept_path)
         warnings.warn(f"{error}; it is made again", stacklevel=3)
         return None
 
@@ -104,16 +108,18 @@ def file_digest(path: Path) -> str:
 
 
 @cache
-def _digest_of_file(path: Path, changed: tuple[int, ...] = ()) -> str:
-    # Computed once in a process while the files keep their times.
+def _digest_of_file(path: Path, file_times: tuple[int, ...] = ()) -> str:
+    """Digits of a file's or folder's SHA-256, computed once in a process while ``file_times`` are equal."""
     if not path.is_dir():
         return file_digest(path)[:DIGITS]
-    listed = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
-    return digest_of(listed.encode())
+    list_of_files = "".join(f"{file_digest(file)}  {file.name}\n" for file in _files(path))
+    return digest_of(list_of_files.encode())
 
 
 def _versions(path: Path) -> list[Path]:
-    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
+    """What is kept of ``path``: more than one version while another process replaces it."""
+    stem = glob.escape(path.stem)
+    suffix = glob.escape(path.suffix)
     return list(path.parent.glob(f"{stem}-{'[0-9a-f]' * DIGITS}{suffix}"))
 
 

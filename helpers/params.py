@@ -34,17 +34,24 @@ from helpers.paths import NOTEBOOKS, in_repository
 from helpers.records import error_in_words, read_yaml
 
 
-def _no_truth(value: Any) -> Any:
-    if isinstance(value, bool):  # which pydantic takes for 1 or 0
+def _refuse_truth(value: Any) -> Any:
+    """The value, if it is neither true nor false, which pydantic takes for 1 and 0."""
+    if isinstance(value, bool):
         raise ValueError("input should be a number")
     return value
 
 
-_Int = Annotated[int, Strict()]  # likewise
-_Float = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
+_Int = Annotated[int, Strict()]  # refuses true and false as well
+_Float = Annotated[float, BeforeValidator(_refuse_truth), Field(allow_inf_nan=False)]
 _TYPES: dict[str, Any] = {
-    **{"str": str, "bool": bool, "int": _Int, "float": _Float, "int or None": _Int | None},
-    **{"list[str]": list[str], "list[int]": list[_Int], "list[float]": list[_Float]},
+    "str": str,
+    "bool": bool,
+    "int": _Int,
+    "float": _Float,
+    "int or None": _Int | None,
+    "list[str]": list[str],
+    "list[int]": list[_Int],
+    "list[float]": list[_Float],
 }
 
 
@@ -58,9 +65,9 @@ def notebook_of(params_file: Path) -> Path:
         notebook = folder / f"{name}.ipynb"
         if notebook.exists():
             return notebook
-    known = ", ".join(sorted(p.stem for p in folder.glob("*.ipynb")))
+    notebooks = ", ".join(sorted(path.stem for path in folder.glob("*.ipynb")))
     raise UserError(
-        f"{params_file}: neither file nor folder is named after a notebook ({known}); a"
+        f"{params_file}: neither file nor folder is named after a notebook ({notebooks}); a"
         " sweep's file: python -m helpers sweep FILE"
     )
 
@@ -71,35 +78,38 @@ def read_params(params_file: Path, notebook: Path | None = None) -> dict[str, An
     values = read_yaml(params_file) or {}
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise UserError(f"{params_file} must be a flat mapping of parameter names to values")
-    return validate_params(values, notebook, where=str(params_file))
+    return validate_params(values, notebook, source=str(params_file))
 
 
 def defaults_of(notebook: Path) -> dict[str, Any]:
     """A notebook's parameters and their default values."""
-    return validate_params({}, notebook, where=notebook.name)
+    return validate_params({}, notebook, source=notebook.name)
 
 
-def validate_params(values: dict[str, Any], notebook: Path, *, where: str) -> dict[str, Any]:
-    """Check values, which come from ``where``, against a notebook's parameters; add its defaults."""
-    model = _model(notebook)
+def validate_params(values: dict[str, Any], notebook: Path, *, source: str) -> dict[str, Any]:
+    """Check the types of values against a notebook's parameters, and add its defaults.
+
+    ``source`` is what messages call the file that the values are from.
+    """
+    schema = _schema_of(notebook)
     try:
-        return model(**values).model_dump()
+        return schema(**values).model_dump()
     except ValidationError as error:
-        raise UserError(f"{where}: {error_in_words(error, known=model.model_fields)}") from error
+        raise UserError(f"{source}: {error_in_words(error, known=schema.model_fields)}") from error
 
 
 @cache  # a sweep asks once for each of its runs
-def _model(notebook: Path) -> type[BaseModel]:
-    """A model of the cell tagged ``parameters``; unknown names are forbidden."""
+def _schema_of(notebook: Path) -> type[BaseModel]:
+    """A pydantic model of the cell tagged ``parameters``; names that it lacks are forbidden."""
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    (tagged,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    (parameters,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
     fields: dict[str, Any] = {}
-    for line in ast.parse("".join(tagged["source"])).body:
-        assert isinstance(line, ast.AnnAssign)
-        assert line.value is not None
-        annotation = ast.unparse(line.annotation).strip("'")  # "int or None" is quoted
-        kind = _TYPES[annotation]
-        fields[ast.unparse(line.target)] = (kind, ast.literal_eval(line.value))
+    for assignment in ast.parse("".join(parameters["source"])).body:
+        assert isinstance(assignment, ast.AnnAssign)
+        assert assignment.value is not None
+        annotation = ast.unparse(assignment.annotation).strip("'")  # "int or None" is quoted
+        default = ast.literal_eval(assignment.value)
+        fields[ast.unparse(assignment.target)] = (_TYPES[annotation], default)
     config = ConfigDict(extra="forbid", protected_namespaces=())
     return create_model(notebook.stem, __config__=config, **fields)
 
@@ -111,15 +121,15 @@ def check_range(name: str, value: float, least: float, most: float | None = None
         raise UserError(f"{name}: must be {bounds}, not {value}")
 
 
-def whole_number(name: str, value: Any, least: int = 0) -> None:
+def check_whole_number(name: str, value: Any, least: int = 0) -> None:
     """Refuse what is no whole number, or one below ``least``; true and false are none."""
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_whole or value < least:
         raise UserError(f"{name}: must be a whole number of at least {least}, not {value!r:.60}")
 
 
-def one_of(name: str, value: object, known: Iterable[object]) -> None:
-    """Refuse what is none of the known values, which the error names."""
-    listed = tuple(known)
-    if value not in listed:
-        raise UserError(f"{name}: {value!r} is none of {', '.join(map(str, listed))}")
+def check_one_of(name: str, value: object, known: Iterable[object]) -> None:
+    """Refuse what is none of the ``known`` values, which the error names."""
+    known_values = tuple(known)
+    if value not in known_values:
+        raise UserError(f"{name}: {value!r} is none of {', '.join(map(str, known_values))}")

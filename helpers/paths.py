@@ -1,4 +1,4 @@
-"""Where things are: the repository's folders and the user's cache, and how a file is written whole."""
+"""The repository's folders and the user's cache, and how a file is written whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIGITS = 16  # of the digests in names and lists of files
 
 
 def in_repository(path: Path) -> Path:
-    """A place among the repository's folders; a ``UserError`` where helpers was installed without them."""
+    """The path, if the repository's folders are here; a ``UserError`` if helpers was installed alone."""
     if not (PARAMS / "models").is_dir():
         raise UserError(
             f"no {path}: helpers was installed without its repository (params, notebooks, figures);"
@@ -32,10 +32,10 @@ def in_repository(path: Path) -> Path:
     return path
 
 
-def in_one_line(error: OSError, place: Path | None = None) -> str:
-    """What went wrong with a file, and what helps."""
+def in_one_line(error: OSError, path: Path | None = None) -> str:
+    """What went wrong with a file, and what helps; without ``path`` it is the error's own file."""
     return (
-        f"{place or error.filename or 'a file'}: {error.strerror or error}; check the path, free space,"
+        f"{path or error.filename or 'a file'}: {error.strerror or error}; check the path, free space,"
         " or choose another folder (HELPERS_CACHE, `results`, --folder); what is finished is kept"
     )
 
@@ -50,41 +50,43 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 
-def run_name(model: str, data: str) -> str:
-    """Folder of a model's tables on a data set, such as ``smollm2-135m_peak-cf``."""
-    return file_name(f"{model}_{data}")
+def run_name(model_name: str, data: str) -> str:
+    """Name of a model's run on a data set, and of its tables' folder: ``smollm2-135m_peak-cf``."""
+    return file_name(f"{model_name}_{data}")
 
 
 @contextmanager
-def written_whole(path: Path, *, named: Callable[[Path], Path] | None = None) -> Iterator[Path]:
+def written_whole(
+    path: Path, *, destination: Callable[[Path], Path] | None = None
+) -> Iterator[Path]:
     """A scratch path that takes ``path``'s place when the block ends well, and vanishes otherwise.
 
     Readers see the whole file (or folder) or none; processes that write the same at once do not meet.
-    ``named`` turns what was written into the place that it takes, where that is another.
+    ``destination`` is asked, once all is written, which path it takes instead of ``path``.
     """
     # Not the process number: those of two machines may be equal.
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     scratch.touch()
-    mode = scratch.stat().st_mode
+    usual_mode = scratch.stat().st_mode
     scratch.unlink()  # it may become a folder
     try:
         yield scratch
         for file in scratch.iterdir() if scratch.is_dir() else (scratch,):
-            file.chmod(mode)
+            file.chmod(usual_mode)
             with file.open("rb") as written:
                 os.fsync(written.fileno())
-        place = named(scratch) if named else path
+        final_path = destination(scratch) if destination else path
         try:
-            scratch.replace(place)
+            scratch.replace(final_path)
         except OSError:  # another process was first: its folder is as good
-            if not place.is_dir():
+            if not final_path.is_dir():
                 raise
     finally:
         remove(scratch)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file as ``written_whole`` does."""
+    """Write a text file of which readers see all or nothing."""
     with written_whole(path) as scratch:
         scratch.write_text(text, "utf-8")
 
@@ -98,7 +100,7 @@ def remove(path: Path) -> None:
 
 
 def figures_folder() -> Path:
-    """Where a notebook's figures are saved: ``HELPERS_FIGURES``, else a folder that git ignores."""
+    """The folder of a notebook's figures: ``HELPERS_FIGURES``, else one that git ignores."""
     return Path(os.environ.get("HELPERS_FIGURES") or in_repository(RUNS) / "figures")
 
 

@@ -1,4 +1,4 @@
-"""``python -m helpers publish``: make what a params file asks for, and write its tables to the archive."""
+"""What ``python -m helpers publish`` does: make what a params file asks for, and archive its tables."""
 
 from __future__ import annotations
 
@@ -30,25 +30,30 @@ OF_A_PARAMETER = {
 
 
 def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = DATA) -> Path:
-    """Compute what is missing, then write its tables, and return the published run's folder.
+    """Compute what is missing of a params file's run, write its tables, and return their folder.
 
-    ``name`` labels the run besides its model and data. ``finished``: write what there is, make no edit.
+    Args:
+        file: of a notebook that ``PUBLISHED`` lists.
+        name: labels the run besides its model and data; a run on data of one's own needs one.
+        finished: write what is computed already, and make no edit.
+        data: the folder of all archives.
     """
     params = read_params(file)
     notebook = notebook_of(file)
     if notebook.stem not in PUBLISHED:
         raise UserError(f"{file}: published are those of notebooks 02 to 06")
-    paper, module = PUBLISHED[notebook.stem]
+    archive_name, module = PUBLISHED[notebook.stem]
     for parameter, published_instead in OF_A_PARAMETER.items():
         if params.get(parameter):
-            paper, module = published_instead
+            archive_name, module = published_instead
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         params_of(notebook, params).check(file, published=False)
-        data_of = (str(params.get(key)) for key in ("dataset", "source", "benchmark"))
-        if not name and any(Path(each.partition("[")[0]).exists() for each in data_of):
+        data_names = [str(params.get(key)) for key in ("dataset", "source", "benchmark")]
+        if not name and any(Path(data_name.partition("[")[0]).exists() for data_name in data_names):
             raise UserError(f"{file}: for data of your own, name the run with --name")
-        made = import_module(f"helpers.{module}").publication(params)
-        written = publish_parts(made, Archive(data / paper, label=name), finished=finished)
+        publication = import_module(f"helpers.{module}").publication(params)
+        archive = Archive(data / archive_name, label=name)
+        run_folder = publish_parts(publication, archive, finished=finished)
     if data == DATA:
         write_list()
-    return written
+    return run_folder

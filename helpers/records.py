@@ -7,9 +7,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -17,9 +16,8 @@ from pydantic import ValidationError
 from helpers import UserError
 
 SLOT = " _"  # the end of a sentence whose answer is asked for
+Item = TypeVar("Item")
 Record = TypeVar("Record")
-Other = TypeVar("Other")
-_NUMBER = attrgetter("case_id")
 # Signs that texts have for the apostrophe and the hyphen of a keyboard, and signs that show nothing:
 # soft hyphen, zero-width blanks and joiners, marks of direction. The letters \u02bb (Hawaiian), \u02be and
 # \u02bf (Semitic) are none of them.
@@ -31,6 +29,17 @@ _INVISIBLE = re.compile(
 _SIGNS = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))
 
 
+class Numbered(Protocol):
+    """An item of a benchmark, by its number."""
+
+    @property
+    def case_id(self) -> int:
+        """The number, which no other item has."""
+
+
+NumberedItem = TypeVar("NumberedItem", bound=Numbered)
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without numbers that nobody means: 12:30 as 750, the time of day in base 60, or 010 as 8."""
 
@@ -40,7 +49,8 @@ class _Loader(yaml.SafeLoader):
         lines: dict[tuple[str, str], int] = {}
         for key in keys:
             line = key.start_mark.line + 1
-            if (first := lines.setdefault((key.tag, key.value), line)) != line:
+            first = lines.setdefault((key.tag, key.value), line)
+            if first != line:
                 raise UserError(f"{key.value!r} is given in lines {first} and {line}: remove one")
         return super().construct_mapping(node, deep)
 
@@ -51,15 +61,18 @@ _Loader.yaml_implicit_resolvers = {
 }
 _INTEGER = r"[-+]?(?:0|[1-9][0-9_]*)$"
 _REAL = r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$"
-_NO_REAL = r"[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
+_INFINITE_OR_NAN = r"[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(_INTEGER), list("-+0123456789"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(f"{_REAL}|{_NO_REAL}"), list("-+0123456789.")
+    "tag:yaml.org,2002:float", re.compile(f"{_REAL}|{_INFINITE_OR_NAN}"), list("-+0123456789.")
 )
 
 
 def read_text(path: Path, *, errors: str = "strict") -> str:
-    """A text file that a user gives, in UTF-8, with or without a byte-order mark."""
+    """The text of a UTF-8 file that a user gives, with or without a byte-order mark.
+
+    ``errors`` is what becomes of other bytes, as ``bytes.decode`` names it; "strict" refuses them.
+    """
     content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig", errors)
@@ -68,8 +81,9 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
         raise UserError(
             f"{path}, line {line}: byte {content[error.start]:#04x} is no UTF-8; save the file as UTF-8"
         ) from error
-    if (place := text.find("\0")) >= 0:
-        line = text.count("\n", 0, place) + 1
+    zero_byte = text.find("\0")
+    if zero_byte >= 0:
+        line = text.count("\n", 0, zero_byte) + 1
         raise UserError(f"{path}, line {line}: a zero byte, as in UTF-16; save the file as UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -83,27 +97,29 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def read_json(text: str | bytes, where: str) -> Any:
-    """The value of a JSON text; ``where`` names the file, and the line where it has many."""
+def read_json(text: str | bytes, source: str) -> Any:
+    """The value of a JSON text; ``source`` names the file, and the line where it has many."""
     try:
         return json.loads(text)
     except ValueError as problem:
-        raise UserError(f"{where}: not JSON ({problem}); correct it or fetch it again") from problem
+        raise UserError(
+            f"{source}: not JSON ({problem}); correct it or fetch it again"
+        ) from problem
 
 
-def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]) -> list[Record]:
+def read_all(items: Iterable[tuple[str, Item]], read: Callable[[Item], Record]) -> list[Record]:
     """What ``read``, such as a pydantic model's ``model_validate``, makes of each item.
 
-    Items come with their places, such as "mine.json, case_id 3". A UserError has the place, fields and
+    Items come with their sources, such as "mine.json, case_id 3". A UserError has the source, fields and
     problem of the first five that cannot be used, in one line.
     """
     records = []
     wrong = []
-    for place, item in items:
+    for source, item in items:
         try:
             records.append(read(item))
         except ValueError as error:
-            wrong.append(f"{place}: {error_in_words(error)}")
+            wrong.append(f"{source}: {error_in_words(error)}")
     if wrong:
         more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise UserError(f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file")
@@ -111,7 +127,10 @@ def read_all(items: Iterable[tuple[str, Other]], read: Callable[[Other], Record]
 
 
 def error_in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = "parameter") -> str:
-    """An error in one line; pydantic's with each field, problem and value, or the ``known`` fields."""
+    """An error in one line; one of pydantic has each field, its problem and its value.
+
+    Where names are ``known``, one that is none of them is answered with these; ``noun`` is what they are.
+    """
     if not isinstance(error, ValidationError):
         return str(error)
     faults = []
@@ -152,9 +171,9 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
-def by_case_id(items: Iterable[Record], case_id: int) -> Record:
+def by_case_id(items: Iterable[NumberedItem], case_id: int) -> NumberedItem:
     """The record or edit with this number, or a ``UserError`` that names those there are."""
-    numbered = {_NUMBER(item): item for item in items}
+    numbered = {item.case_id: item for item in items}
     if case_id not in numbered:
         first = ", ".join(map(str, sorted(numbered)[:5]))
         more = f", … {max(numbered)}" if len(numbered) > 5 else ""

@@ -47,7 +47,7 @@ def notebook(tmp_path: Path) -> Path:
 def sources(notebook: Path, part: str = "", **params: Any) -> list[str]:
     defaults = defaults_of(notebook)
     written = notebook.with_name("run.ipynb")
-    write_for_run(notebook, {**defaults, **params}, written, part=part)
+    write_for_run(notebook, {**defaults, **params}, written, cell_tag=part)
     return [each.source for each in nbformat.read(written, as_version=4).cells]
 
 
@@ -84,7 +84,7 @@ def test_nothing_that_is_left_needs_what_is_left_out(path, part, tmp_path):
         pytest.skip("no sweep runs it")
     params = defaults_of(path)
     written = tmp_path / path.name
-    write_for_run(path, {**params, "published": []}, written, part=part)
+    write_for_run(path, {**params, "published": []}, written, cell_tag=part)
     options = ["check", "--isolated", "--select", "F821", str(written)]
     command = [sys.executable, "-m", "ruff", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -269,7 +269,7 @@ def test_a_model_that_fills_masks_has_an_estimate(tiny_masked, tmp_path):
 
 def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
     monkeypatch.setenv("HELPERS_DATA", str(empty_machine / "nowhere"))
-    klob = needs_of_file(PARAMS / "paper" / "05_klob_localisation" / "gpt2-xl.yaml")
+    klob = needs_of_file(PARAMS / "paper" / "05_klob_localisation" / "llama2-7b.yaml")
     for findings in (list(findings_about_machine()), klob):
         (problem,) = texts(findings, Kind.WRONG, Kind.LACKING)
         assert "is not a folder: correct it or unset it" in problem

@@ -59,7 +59,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("notebook", "values"), NONSENSE, ids=str)
 def test_nonsense_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch, notebook, values):
     monkeypatch.setenv("HELPERS_DATA", str(tmp_path))  # no official data: nothing is left to chance
-    monkeypatch.setattr(execute, "_recorded", lambda *_: pytest.fail("the notebook was started"))
+    monkeypatch.setattr(execute, "_run_cells", lambda *_: pytest.fail("the notebook was started"))
     quick = yaml.safe_load((PARAMS / "quick" / f"{notebook}.yaml").read_text("utf-8"))
     path = tmp_path / f"{notebook}.yaml"
     path.write_text(yaml.safe_dump(quick | values), "utf-8")

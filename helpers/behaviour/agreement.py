@@ -133,7 +133,7 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def _named_in_samples(named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]:
-    """By case_id, what its sampled responses name: the list and the index of each answer."""
+    """What the sampled responses of each case_id name: the list and the index of each answer."""
     sampled = named[named["sample"] > 0]
     return {
         case: set(zip(rows["list"], rows["answer_index"], strict=True))
@@ -393,7 +393,7 @@ def _drawn_weights(records: pd.Series) -> Numbers:
 
 
 def _spearman(one: Numbers, two: Numbers) -> Numbers:
-    """Of centred ranks, row by row; NaN where one side is constant."""
+    """Spearman's correlation of centred ranks, row by row; NaN where one side is constant."""
     together, *alone = ((x * y).sum(axis=1) for x, y in ((one, two), (one, one), (two, two)))
     with np.errstate(invalid="ignore", divide="ignore"):
         return together / np.sqrt(alone[0] * alone[1])

@@ -108,7 +108,7 @@ def next_token_scores(
 
 
 def doses_of(run: Run) -> pd.Series:
-    """``DAMAGE`` by method, field, dose, case_id, relation and measure."""
+    """Values of the measures ``DAMAGE`` by method, field, dose, case_id, relation and measure."""
     measures = {}
     for name in run.tables:
         variant_name = name.removeprefix(_LOCALITY)

@@ -40,7 +40,7 @@ class AblationsParams(PeakParams):
         return () if without_editors else ("editors",)
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
-        """Those of all PEAK notebooks, then the published runs."""
+        """The checks of all PEAK notebooks, then of the published runs."""
         yield from super().joint_checks()
         for name in self.values["published"]:
             yield partial(self._check_published, name)

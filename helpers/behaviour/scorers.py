@@ -98,7 +98,7 @@ class Scorers:
         }
 
     def again(self) -> Scorers:
-        """These scorers with other random numbers: how much two draws of one model differ."""
+        """A copy that draws other random numbers, which shows how much two draws of one model differ."""
         other = replace(self.sampling, seed=self.sampling.seed + 1)
         return replace(self, sampling=other)
 
@@ -119,7 +119,7 @@ class Scorers:
         return self._kept("named", editor, finished)
 
     def results(self, editor: Editor | None = None) -> Results:
-        """Where an editor's answers are kept; without one, the unedited model's."""
+        """Where answers under an editor's edits are kept; without an editor, those of the unedited model."""
         made = editor.settings() if editor else {"editor": "none"}
         return self.run.open({"mode": "scorers", **self.settings, **made})
 

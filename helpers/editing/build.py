@@ -35,7 +35,7 @@ from helpers.models.state import in_own_state
 
 
 @in_own_state
-def build_editor(
+def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
     method: str,
     lm: LanguageModel,
     *,

@@ -50,7 +50,7 @@ class NamedEditor:
 
     @property
     def section(self) -> str:
-        """Of ``params/models/<model>.yaml``: its class in lower case."""
+        """Its section of ``params/models/<model>.yaml``: the class in lower case."""
         return self.class_path.rpartition(".")[2].lower()
 
     @property

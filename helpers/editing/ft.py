@@ -58,7 +58,7 @@ class LossEditor(Editor):
         """One independent update per row, made in one batch."""
 
     def settings(self) -> dict[str, Any]:
-        """Also the choice of targets."""
+        """All that the updates depend on: any editor's settings, and the choice of targets."""
         return super().settings() | {"targets": self.targets}
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:

@@ -62,7 +62,7 @@ class Kn(Editor):
     app = None
 
     def settings(self) -> dict[str, Any]:
-        """Also the context templates."""
+        """All that the updates depend on: any editor's settings, and the context templates."""
         return super().settings() | {"contexts": [list(group) for group in self.contexts.groups]}
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:

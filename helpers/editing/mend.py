@@ -75,7 +75,7 @@ class Mend(LossEditor):
     token_budget = 1024
 
     def settings(self) -> dict[str, Any]:
-        """Also a checksum of the network's weights."""
+        """All that the updates depend on: any editor's settings, and a checksum of the network's weights."""
         return super().settings() | {"network": self.network.checksum}
 
     @torch.no_grad()

@@ -130,7 +130,7 @@ class SecondMoment:
 def second_moment(
     lm: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
-    """Those of the layers, made where cache and package lack them; an interrupted run resumes."""
+    """Second moments by layer, made where cache and package lack them; an interrupted run resumes."""
     fingerprint = lm.fingerprint
     name = corpus.name + "-bos" * bool(prompt_prefix(lm))
     root = cache_folder("second_moments", fingerprint, name)

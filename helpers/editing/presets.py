@@ -37,7 +37,7 @@ class Hyperparameters(BaseModel):
 
 
 class LayerHyperparameters(Hyperparameters):
-    """Those of an editor that is told which blocks to edit."""
+    """Hyperparameters of an editor that is told which blocks to edit."""
 
     layers: tuple[int, ...] = Field(min_length=1)
 
@@ -50,7 +50,10 @@ class LayerHyperparameters(Hyperparameters):
 
 
 class VectorHyperparameters(LayerHyperparameters):
-    """What ROME, MEMIT and AlphaEdit share (``v_loss_layer`` is the last in all published settings)."""
+    """Hyperparameters that ROME, MEMIT and AlphaEdit share.
+
+    ``v_loss_layer`` is none of them: it is the last in all published settings.
+    """
 
     v_num_grad_steps: int = Field(gt=0)
     v_lr: float = Field(gt=0)
@@ -69,7 +72,7 @@ class VectorHyperparameters(LayerHyperparameters):
 
 
 class WrapperHyperparameters(Hyperparameters):
-    """Those of an editor that changes the updates of another one, ``base``."""
+    """Hyperparameters of an editor that changes the updates of another one, ``base``."""
 
     base: str
 
@@ -164,7 +167,7 @@ def base_preset(editor: str, model: str, preset: Preset) -> Preset:
 
 
 def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
-    """Those of the editor that makes the updates: RECT's and PRUNE's base, or the editor itself."""
+    """Hyperparameters of the editor that makes the updates: RECT's and PRUNE's base, or itself."""
     hyperparameters = read_hyperparameters(editor, model, preset)
     if not isinstance(hyperparameters, WrapperHyperparameters):
         return hyperparameters

@@ -79,7 +79,7 @@ class VectorEditor(Editor):
         self.parts = ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
 
     def settings(self) -> dict[str, Any]:
-        """Also the context templates, the statistics and the choice of targets."""
+        """All that the updates depend on, with the context templates, the statistics and the targets."""
         statistics = {
             str(layer): [moment.corpus, moment.tokens]
             for layer, moment in self.second_moments.items()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from helpers.editing.editors import EDITORS
-from helpers.params import one_of
+from helpers.params import check_one_of
 from helpers.peak.params import PeakParams
 from helpers.thinkedit.params import check_edit, local_edits
 from helpers.values import ValueChecks
@@ -18,7 +18,7 @@ class ExplorerParams(PeakParams):
 
     value_checks: ClassVar[ValueChecks] = {
         **PeakParams.value_checks,
-        "editor": partial(one_of, "editor", known=EDITORS),
+        "editor": partial(check_one_of, "editor", known=EDITORS),
     }
 
     @property
@@ -28,7 +28,7 @@ class ExplorerParams(PeakParams):
         return [f"{editor}+app" if self.values["app"] else editor]
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
-        """Those of all PEAK notebooks, then the layout, the record and the edit of the layout."""
+        """The checks of all PEAK notebooks, then of the layout, the record and the layout's edit."""
         yield from super().joint_checks()
         yield partial(local_edits, self.values["layout"])
         yield self.check_case

@@ -19,7 +19,7 @@ from helpers.editing.request import EditRequest, RequestError, errors_about, rea
 from helpers.editing.weight_edit import write
 from helpers.models import LanguageModel
 from helpers.models.tokens import Ids, answer_ids, separator_after, subject_prompt
-from helpers.params import whole_number
+from helpers.params import check_whole_number
 from helpers.peak.metrics import additivity, keep_answers
 from helpers.records import comparable
 from helpers.scoring.answers import Question, score_answers
@@ -108,7 +108,7 @@ class EditedFacts:
         return self.lm
 
 
-def edit_facts(
+def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     lm: LanguageModel,
     facts: Sequence[Fact],
     *,
@@ -140,7 +140,7 @@ def edit_facts(
     """
     facts = listed(facts)
     split_method(editor)  # before a preset is looked for
-    whole_number("seed", seed)
+    check_whole_number("seed", seed)
     corpus_named(corpus, seed=seed)
     if preset is None:
         preset = presets.default_preset(editor, lm.name)

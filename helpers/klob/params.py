@@ -10,7 +10,7 @@ from helpers.fetch import require_local
 from helpers.klob.examples import read_examples
 from helpers.klob.metrics import SHARES
 from helpers.locating.locators import make_locator
-from helpers.params import one_of
+from helpers.params import check_one_of
 from helpers.paths import REPOSITORY, run_name
 from helpers.results.archive import Archive
 from helpers.values import NotebookParams, ValueChecks, at_least
@@ -24,7 +24,7 @@ class KlobParams(NotebookParams):
         **at_least(1, "examples", "late", "permutations"),
         **at_least(0, "counts", "edited_facts"),
         "locators": make_locator,
-        "share": partial(one_of, "share", known=SHARES),
+        "share": partial(check_one_of, "share", known=SHARES),
     }
 
     @property

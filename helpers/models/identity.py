@@ -46,8 +46,9 @@ class TensorState(NamedTuple):
 
     def matches(self, earlier: TensorState) -> bool:
         """Whether nothing tells that the tensor changed since an earlier look."""
-        counted = self[:2] == earlier[:2]
-        return counted and (earlier.sums is None or earlier.sums == self.sums)
+        if self.address != earlier.address or self.changes != earlier.changes:
+            return False
+        return earlier.sums is None or earlier.sums == self.sums
 
 
 class WeightDigests:
@@ -58,24 +59,25 @@ class WeightDigests:
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._known: dict[str, tuple[TensorState, str]] = {}
+        self._digested: dict[str, tuple[TensorState, str]] = {}  # by the weight's name
 
     def current(self) -> dict[str, str]:
         """Digests by the weights' names."""
         digests = {}
         for name, weight in self._weights():
             state = _state_of(weight)
-            known_state, digest = self._known.get(name, (None, ""))
-            if known_state is None or not state.matches(known_state):
+            earlier_state, digest = self._digested.get(name, (None, ""))
+            if earlier_state is None or not state.matches(earlier_state):
                 digest = _tensor_digest(weight)
-            self._known[name] = state, digest
+            self._digested[name] = state, digest
             digests[name] = digest
         return digests
 
     def believe(self, digests: Mapping[str, str]) -> None:
-        """Take kept digests for those of the weights, which were read from the same files just now."""
+        """Take kept digests, by the weights' names, for those of weights just read from the same files."""
         for name, weight in self._weights():
-            self._known[name] = TensorState(weight.data_ptr(), _changes_of(weight)), digests[name]
+            state = TensorState(weight.data_ptr(), _changes_of(weight))
+            self._digested[name] = state, digests[name]
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         yield from self._network.named_parameters()
@@ -86,18 +88,20 @@ class WeightDigests:
 
 
 class TokenizerDigest:
-    """All of a tokenizer that turns texts into ids and chats into texts, and ids into texts."""
+    """What of a tokenizer determines how it turns texts into ids, chats into texts, and ids into texts."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._model: tuple[int, bytes] = (-1, b"")  # with the size at which it was read
+        self._vocabulary = b""
+        self._size_when_read = -1  # the tokenizer's, when its vocabulary was read
 
     def current(self) -> dict[str, Any]:
-        """The digest of the vocabulary, and the rest as it is."""
+        """The digest of the vocabulary, and all else as the tokenizer has it."""
         tokenizer = self._tokenizer
         backend = tokenizer.backend_tokenizer
-        if len(tokenizer) != self._model[0]:
-            self._model = len(tokenizer), backend.model.__getstate__()
+        if len(tokenizer) != self._size_when_read:
+            self._vocabulary = backend.model.__getstate__()
+            self._size_when_read = len(tokenizer)
         # A word of the vocabulary may be added too, which changes how texts are cut but not the size.
         added = sorted(backend.get_added_tokens_decoder().items())
         steps = {}
@@ -105,7 +109,7 @@ class TokenizerDigest:
             step = getattr(backend, name)
             steps[name] = None if step is None else json.loads(step.__getstate__())
         return {
-            "vocabulary": digest_of(self._model[1] + repr(added).encode()),
+            "vocabulary": digest_of(self._vocabulary + repr(added).encode()),
             "steps": steps,
             "special_tokens": tokenizer.special_tokens_map,
             "chat_template": tokenizer.chat_template,
@@ -114,41 +118,46 @@ class TokenizerDigest:
 
 
 class CheckpointDigests:
-    """Where the digests of a checkpoint's weights, loaded in one type, are kept in the user's cache."""
+    """The digests of a checkpoint's weights, loaded in one type, as they are kept in the user's cache."""
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         self._folder = folder
         self._dtype = dtype
-        self._files_digest = self._listed()
+        self._files_digest = self._digest_of_files()
 
     def attach(self, weights: WeightDigests) -> None:
         """Give a network that was just loaded from the checkpoint its digests; make and keep them once.
 
         Where nothing can be kept, as on a read-only disk, they are made when they are asked for.
         """
-        if self._files_digest != self._listed():  # the checkpoint was replaced while it was read
+        if (
+            self._files_digest != self._digest_of_files()
+        ):  # the checkpoint was replaced while it was read
             return
+
+        def read(file: Path) -> dict[str, str]:
+            digests: dict[str, str] = json.loads(file.read_text("utf-8"))
+            return digests
 
         def make(scratch: Path) -> None:
             scratch.write_text(json.dumps(weights.current(), indent=1), "utf-8")
 
         with suppress(OSError, UserError):
             path = cache_folder("digests") / f"{self._files_digest}.json"
-            weights.believe(
-                load_or_make(path, lambda file: json.loads(file.read_text("utf-8")), make)
-            )
+            weights.believe(load_or_make(path, read, make))
 
-    def _listed(self) -> str:
+    def _digest_of_files(self) -> str:
         """A digest of the path, size and times of each of the checkpoint's files.
 
         Which weights a network has, and how they are read, config.json and transformers decide.
         """
         files = []
         for path in sorted([self._folder / "config.json", *self._folder.glob("*.safetensors")]):
-            about = path.stat()
-            files.append([path.name, about.st_size, about.st_mtime_ns, about.st_ctime_ns])
-        made_of = [str(self._folder.resolve()), str(self._dtype), transformers.__version__, files]
-        return digest_of(json.dumps(made_of).encode())
+            status = path.stat()
+            files.append([path.name, status.st_size, status.st_mtime_ns, status.st_ctime_ns])
+        folder = str(self._folder.resolve())
+        ingredients = [folder, str(self._dtype), transformers.__version__, files]
+        return digest_of(json.dumps(ingredients).encode())
 
 
 def fingerprint_of(
@@ -157,19 +166,25 @@ def fingerprint_of(
     tokenizer_parts: Mapping[str, Any],
     end_tokens: Collection[int],
 ) -> str:
-    """Sixteen hex digits of everything that determines what a model makes of a text."""
+    """Sixteen hex digits of everything that determines what a model makes of a text.
+
+    Args:
+        weight_digests: by the weights' names, as ``WeightDigests`` gives them.
+        tokenizer_parts: as ``TokenizerDigest`` gives them.
+        end_tokens: token ids that end a generated text.
+    """
     settings = {
         name: value
         for name, value in config.to_diff_dict().items()
         if name not in _WITHOUT_EFFECT and not name.startswith("_")
     }
-    made_of = {
+    ingredients = {
         "config": settings,
         "weights": weight_digests,
         "tokenizer": tokenizer_parts,
         "end_tokens": sorted(end_tokens),
     }
-    return digest_of(json.dumps(made_of, sort_keys=True, default=str).encode())
+    return digest_of(json.dumps(ingredients, sort_keys=True, default=str).encode())
 
 
 def _state_of(weight: Tensor) -> TensorState:
@@ -184,11 +199,12 @@ def _changes_of(weight: Tensor) -> int | None:
 def _sums_of_bits(weight: Tensor) -> str:
     """A digest of the sums of a tensor's bits, read once; of what fills no row, the bits themselves."""
     flat = weight.detach().contiguous().reshape(-1)
-    in_a_row = _WIDTH * 8 // flat.itemsize
-    whole = flat.numel() // in_a_row * in_a_row
-    sums = flat[:whole].view(torch.int64).reshape(-1, _WIDTH).sum(0)  # they wrap around
-    rest = flat[whole:].view(torch.uint8)
-    return digest_of(sums.cpu().numpy().tobytes() + rest.cpu().numpy().tobytes())
+    row_length = _WIDTH * 8 // flat.itemsize  # values
+    in_full_rows = flat.numel() // row_length * row_length
+    words = flat[:in_full_rows].view(torch.int64).reshape(-1, _WIDTH)  # [rows, _WIDTH]
+    column_sums = words.sum(0)  # they wrap around
+    last_bytes = flat[in_full_rows:].view(torch.uint8)
+    return digest_of(column_sums.cpu().numpy().tobytes() + last_bytes.cpu().numpy().tobytes())
 
 
 def _tensor_digest(tensor: Tensor) -> str:

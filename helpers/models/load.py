@@ -369,7 +369,10 @@ def _scores_of_the_network(loaded: LanguageModel, ids: Ids) -> Tensor:
 
 
 def _packed_scores(loaded: LanguageModel, ids: Ids) -> Tensor:
-    """The same tokens' log-probabilities, packed next to a longer text that ends where the context does."""
+    """Log-probabilities of all tokens but the first [tokens - 1], by the suite's packed forward pass.
+
+    The text is packed next to a longer one that ends where the context does.
+    """
     forest = Forest()
     forest.add(ids)
     longer = Forest()

@@ -22,11 +22,39 @@ _THOUGHT = re.compile(r"(<\|?|\[|◁)([\w:]*(?:think|thought|reason)\w*)(\|?>|\]
 CHAT_DATE = "26 Jul 2024"  # "today" in chat templates; Llama 3's own where no clock is given
 # Its parts in English, whatever the session's language is, by the codes of strftime.
 _DATE_PARTS = {
-    **{"a": "Fri", "A": "Friday", "b": "Jul", "B": "July", "h": "Jul", "p": "AM"},
-    **{"d": "26", "-d": "26", "e": "26", "m": "07", "-m": "7", "y": "24", "Y": "2024", "j": "208"},
-    **{"F": "2024-07-26", "D": "07/26/24", "x": "07/26/24", "H": "00", "-H": "0", "I": "12"},
-    **{"-I": "12", "M": "00", "-M": "0", "S": "00", "-S": "0", "f": "000000", "T": "00:00:00"},
-    **{"R": "00:00", "X": "00:00:00", "u": "5", "w": "5", "z": "", "Z": ""},
+    "a": "Fri",
+    "A": "Friday",
+    "b": "Jul",
+    "B": "July",
+    "h": "Jul",
+    "p": "AM",
+    "d": "26",
+    "-d": "26",
+    "e": "26",
+    "m": "07",
+    "-m": "7",
+    "y": "24",
+    "Y": "2024",
+    "j": "208",
+    "F": "2024-07-26",
+    "D": "07/26/24",
+    "x": "07/26/24",
+    "H": "00",
+    "-H": "0",
+    "I": "12",
+    "-I": "12",
+    "M": "00",
+    "-M": "0",
+    "S": "00",
+    "-S": "0",
+    "f": "000000",
+    "T": "00:00:00",
+    "R": "00:00",
+    "X": "00:00:00",
+    "u": "5",
+    "w": "5",
+    "z": "",
+    "Z": "",
 }
 # A clock for them that does not move, in Jinja: functions cannot be handed to a template.
 _CODES = "".join(f".replace('%{code}', '{part}')" for code, part in _DATE_PARTS.items())
@@ -69,8 +97,9 @@ def check_prompt(prompt: str) -> None:
 
 
 def check_length(lm: LanguageModel, text: str, tokens: int) -> None:
-    """Refuse a text that takes more tokens than the context holds."""
-    if tokens > (limit := lm.context_length):
+    """Refuse a text of this many tokens if the context holds fewer."""
+    limit = lm.context_length
+    if tokens > limit:
         raise TokenError(
             f"{text[:60]!r}: {tokens} tokens exceed the context of {limit}; shorten it"
         )
@@ -116,19 +145,25 @@ def answer_ids(lm: LanguageModel, answer: str, separator: str = " ") -> Ids:
 
 
 def separator_after(prompt: str) -> str:
-    """A blank; nothing after a line break, an opening quote or bracket, or a script without blanks."""
+    """What stands between a prompt and its answer: a blank, or nothing.
+
+    Nothing after a line break, an opening quote or bracket, or a script without blanks.
+    """
     last = prompt[-1:] or "a"
     if last in _LINE_BREAKS or unicodedata.category(last) in ("Ps", "Pi"):
         return ""
-    letter = next((c for c in reversed(prompt) if c.isalpha()), "a")
-    unspaced = _WITHOUT_BLANKS.match(unicodedata.name(letter, ""))
-    return "" if unspaced or _OPENING.search(prompt) else " "
+    last_letter = next((sign for sign in reversed(prompt) if sign.isalpha()), "a")
+    has_no_blanks = _WITHOUT_BLANKS.match(unicodedata.name(last_letter, ""))
+    return "" if has_no_blanks or _OPENING.search(prompt) else " "
 
 
 def ids_of_questions(
     lm: LanguageModel, questions: Sequence[tuple[str, Sequence[str]]]
 ) -> list[tuple[Ids, list[Ids]]]:
-    """Token ids of prompts, each with its answers; each distinct text tokenised once."""
+    """Token ids of prompts, each with its answers; each distinct text tokenised once.
+
+    ``questions`` are pairs of a prompt and its answers.
+    """
     prompts = ids_of_prompts(lm, (prompt for prompt, _ in questions))
     separators = {prompt: separator_after(prompt) for prompt in prompts}
     texts: dict[str, list[str]] = {}
@@ -140,10 +175,12 @@ def ids_of_questions(
     tokenised = []
     for prompt, answers in questions:
         ids_of_prompt = prompts[prompt]
-        ids_of_this = [ids_after[separators[prompt]][answer] for answer in answers]
-        longest = max((len(ids) for ids in ids_of_this), default=1)
+        ids_by_answer = ids_after[separators[prompt]]
+        answer_ids_here = [ids_by_answer[answer] for answer in answers]
+        longest = max((len(ids) for ids in answer_ids_here), default=1)
+        # The last token of an answer is predicted and not read.
         check_length(lm, f"{prompt} …", len(ids_of_prompt) + longest - 1)
-        tokenised.append((ids_of_prompt, ids_of_this))
+        tokenised.append((ids_of_prompt, answer_ids_here))
     return tokenised
 
 
@@ -172,7 +209,7 @@ def subject_prompts(
 
 
 def subject_prompt(lm: LanguageModel, template: str, subject: str) -> SubjectPrompt:
-    """``subject_prompts`` of one template."""
+    """Fill a template's ``{}`` and find the last token that starts before the subject's end."""
     return subject_prompts(lm, [template], subject)[0]
 
 
@@ -263,15 +300,16 @@ def _with_thought_closed(opening: str) -> str:
     if not marks:
         return opening
     left, name, right = marks[-1].groups()
-    begun = re.match("begin|start", name)
-    closing = left + (f"end{name[begun.end() :]}" if begun else f"/{name}") + right
+    beginning = re.match("begin|start", name)  # begin_of_thought is closed by end_of_thought
+    closing_name = f"end{name[beginning.end() :]}" if beginning else f"/{name}"
+    closing = left + closing_name + right
     if closing in opening[marks[-1].end() :]:
         return opening
     return f"{opening.rstrip()}\n\n{closing}\n\n"
 
 
 def chat_prompt(lm: LanguageModel, message: str) -> str:
-    """``chat_text`` as a prompt, without special tokens that the tokenizer itself puts before a text."""
+    """A message in the chat template, without special tokens that the tokenizer puts before a text."""
     text = chat_text(lm, message)
     prompt = text.removeprefix(lm.tokenizer.decode(prompt_prefix(lm)))
     ids_of_text = _encoded(lm, [text], add_special_tokens=False)
@@ -281,6 +319,7 @@ def chat_prompt(lm: LanguageModel, message: str) -> str:
 
 
 def _encoded(lm: LanguageModel, texts: Sequence[str], **options: bool) -> list[Ids]:
+    """Token ids of each text; ``options`` are the tokenizer's."""
     if not texts:  # which the tokenizer refuses
         return []
     options["return_attention_mask"] = False

@@ -122,7 +122,7 @@ def variant_metrics(scores: Mapping[str, pd.DataFrame]) -> dict[Variant, pd.Data
 
 
 def finished(metrics: ByVariant, variants: Iterable[Variant]) -> dict[Variant, pd.DataFrame]:
-    """Those of the variants that are at hand, in the order given, on the records with AFF in all."""
+    """Metrics of the variants that are at hand, in the order given, on the records with AFF in all."""
     measurable = {}
     for variant in variants:
         if variant in metrics:

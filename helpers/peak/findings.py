@@ -6,7 +6,7 @@ same records, Welch otherwise; a difference is positive where the finding holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import pandas as pd
 
@@ -34,16 +34,10 @@ APP_REDUCES = "APP reduces perturbation"
 APP_COSTS = "APP costs edits"
 
 
-def metrics_of_runs(
-    runs: Iterable[Run],
-    *,
-    only: Sequence[str] | None = None,
-    answer_filter: AnswerFilter = DEFAULT_FILTER,
-) -> Runs:
-    """The metrics of published runs: of all their methods, or of those of ``only`` that they have."""
+def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
+    """The metrics of all methods of published runs, by model and data set."""
     scores = {
-        (run.about.source["model"], run.about.source["dataset"]): scores_of(run, only=only)
-        for run in runs
+        (run.about.source["model"], run.about.source["dataset"]): scores_of(run) for run in runs
     }
     return {name: method_metrics(t, answer_filter) for name, t in scores.items() if t}
 
@@ -194,10 +188,10 @@ def _between_methods(
 ) -> Evidence:
     """A metric under two methods on the same records."""
     values = metrics[lower][metric], metrics[higher][metric]
-    return _paired(finding, metric, *values, higher=higher, lower=lower)
+    return _paired_evidence(finding, metric, *values, higher=higher, lower=lower)
 
 
-def _paired(
+def _paired_evidence(
     finding: str,
     metric: str,
     values_lower: pd.Series,
@@ -230,7 +224,7 @@ def _differences(
     if lower not in metrics or higher not in metrics:
         return
     for metric in columns:
-        yield _paired(
+        yield _paired_evidence(
             finding,
             metric,
             metrics[lower][metric],

@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from helpers.params import check_range, one_of
+from helpers.params import check_one_of, check_range
 from helpers.results.statistics import Estimate, Kind, interval
 
 Scores = NDArray[np.float64]
@@ -113,7 +113,7 @@ class AnswerFilter:
     threshold: float = 1e-3  # threshold: unknown when less probable; the paper states no value
 
     def __post_init__(self) -> None:
-        one_of("rule", self.rule, ("rank", "threshold"))
+        check_one_of("rule", self.rule, ("rank", "threshold"))
         check_range("hard_share", self.hard_share, 0, 1)
         check_range("threshold", self.threshold, 0, 1)
 

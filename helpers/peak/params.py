@@ -47,7 +47,7 @@ class PreliminariesParams(PeakParams):
         return ["rome+app"]
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
-        """Those of all PEAK notebooks, then the record."""
+        """The checks of all PEAK notebooks, then of the record."""
         yield from super().joint_checks()
         yield self.check_case
 
@@ -72,7 +72,7 @@ class EditingRunsParams(PeakParams):
         return ("methods",)
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
-        """Those of all PEAK notebooks, then the filter of answers and the published runs."""
+        """The checks of all PEAK notebooks, then of the filter of answers and the published runs."""
         yield from super().joint_checks()
         yield self._check_filter
         if self.values["published"]:

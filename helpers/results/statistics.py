@@ -70,7 +70,7 @@ class Units:
 
     @property
     def records(self) -> int:
-        """The values behind them."""
+        """How many records the units hold together."""
         return int(self.sizes.sum())
 
     @property
@@ -80,11 +80,11 @@ class Units:
 
     @property
     def mean(self) -> float:
-        """Over records."""
+        """The mean over records; NaN without any."""
         return float(self.sums.sum() / self.sizes.sum()) if len(self.sizes) else float("nan")
 
     def extended(self, *values: float) -> Units:
-        """With one more unit of average size for each of the values."""
+        """The units and one more of average size for each of ``values``, which is its mean."""
         size = self.sizes.mean()
         sums = np.append(self.sums, size * np.array(values))
         return replace(self, sums=sums, sizes=np.append(self.sizes, np.full(len(values), size)))

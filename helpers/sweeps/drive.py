@@ -20,7 +20,7 @@ from helpers.sweeps.engines import Engine, local_engine, slurm_engine
 from helpers.sweeps.matrix import Group, Job, expand, read_sweep
 from helpers.values import params_of
 
-_KILLED = (
+_AFTER_A_KILL = (
     "killed runs keep finished records: try again with --resume,"
     " and smaller shards, more memory or a higher timeout_min"
 )
@@ -36,18 +36,25 @@ def run_file(
     folder: Path | None = None,
     allow_shell: bool = False,
 ) -> tuple[list[str], bool]:
-    """Run a sweep file (see ``python -m helpers sweep --help``).
+    """Run a sweep file; returns the lines to print, and whether a run is not done.
 
-    Returns what to print, and whether a run is not done. Runs go to ``runs/sweeps/<file's name>``.
+    Args:
+        engine: ``local`` or ``slurm``.
+        resume: runs that are done are omitted.
+        dry_run: the runs are planned and what they need is listed; nothing is run or downloaded.
+        workers: processes at a time on this machine; None: one for each GPU, or one.
+        folder: for all that the runs write; None: ``runs/sweeps/<file's name>``.
+        allow_shell: the file's own commands for a cluster's shell may run.
     """
     sweep = read_sweep(file)
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(sweep, where=str(file), folder=folder, download=not dry_run)
+    groups = expand(sweep, source=str(file), folder=folder, download=not dry_run)
     if dry_run:
-        needs = list(_needs(file, groups, engine, workers))
-        lines = [*status_lines(status(groups)), *needs]
-        return [*lines, *(f"runs in the cluster's shell: {text}" for text in sweep.shell)], False
-    for run in (group.table.run for group in groups):
+        needs = list(_lines_of_needs(file, groups, engine, workers))
+        shell_lines = [f"runs in the cluster's shell: {text}" for text in sweep.shell]
+        return [*status_lines(status(groups)), *needs, *shell_lines], False
+    for group in groups:
+        run = group.table.run
         for editor in sweep.editors:  # each is a run of its own
             params_of(run.notebook, {**run.params, "methods": [editor]}).check(file)
     device = groups[0].table.run.params["device"]
@@ -57,37 +64,42 @@ def run_file(
             " then --allow-shell"
         )
     if engine == "slurm":
-        gpu = {"gpus_per_node": 1} if device.startswith("cuda") else {}
-        hand_out = slurm_engine(folder / "slurm", {**gpu, **sweep.slurm})
+        gpu_option = {"gpus_per_node": 1} if device.startswith("cuda") else {}
+        chosen_engine = slurm_engine(folder / "slurm", {**gpu_option, **sweep.slurm})
     else:
-        hand_out = local_engine(device, workers)
+        chosen_engine = local_engine(device, workers)
     with sole_use(folder):
-        run_sweep(groups, hand_out, resume=resume)
+        run_sweep(groups, chosen_engine, resume=resume)
         table = status(groups)
-        lines = [*status_lines(table), *made_tables(groups, folder / "tables.csv")]
+        lines = [*status_lines(table), *merged_tables(groups, folder / "tables.csv")]
     return lines, bool((table["state"] != "done").any())
 
 
-def _needs(file: Path, groups: Sequence[Group], engine: str, workers: int | None) -> Iterator[str]:
+def _lines_of_needs(
+    file: Path, groups: Sequence[Group], engine: str, workers: int | None
+) -> Iterator[str]:
     """What the doctor finds about the runs, each once; a ``UserError`` for what can run nowhere."""
     here = engine == "local"
-    found: dict[Finding, None] = {}
-    for run in (group.table.run for group in groups):
-        one_worker = run.params["device"].startswith("cuda")  # for each GPU
-        copies = 1 if one_worker else workers or 1
+    findings: list[Finding] = []
+    for group in groups:
+        run = group.table.run
+        on_gpu = run.params["device"].startswith("cuda")
+        copies = 1 if on_gpu else workers or 1  # of the model on one device
         params = params_of(run.notebook, run.params)
-        found |= dict.fromkeys(needs_of(params, here=here, copies=copies))
-    if wrong := [finding.text for finding in found if finding.kind is Kind.WRONG]:
+        findings += needs_of(params, here=here, copies=copies)
+    distinct_findings = list(dict.fromkeys(findings))
+    wrong = [finding.text for finding in distinct_findings if finding.kind is Kind.WRONG]
+    if wrong:
         raise UserError(f"{file}: " + "; ".join(wrong))
-    for finding in found:
+    for finding in distinct_findings:
         # A plan may be for another machine: what this one lacks does not refuse it.
         yield f"before it can run here: {finding.text}" if finding.is_problem else str(finding)
 
 
 def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
-    """How far a sweep is, whether it runs now or not; nothing is run or written."""
+    """Lines about how far a sweep is, and whether it runs now; nothing is run or written."""
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(read_sweep(file), where=str(file), folder=folder, download=False)
+    groups = expand(read_sweep(file), source=str(file), folder=folder, download=False)
     if not folder.is_dir():
         return [f"{file} was never started in {folder}; start it: python -m helpers sweep {file}"]
     try:
@@ -145,8 +157,11 @@ def _jobs_of(groups: Sequence[Group]) -> list[Job]:
 
 
 def status(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row per run: run, edits, state (waiting, unfinished, done, failed), seconds, error (what
-    went wrong) and notebook (the executed one)."""
+    """How each run is doing, a row a run.
+
+    Columns: run, edits, state (waiting, unfinished, done, failed), seconds, error (what went wrong) and
+    notebook (the executed one).
+    """
     rows = []
     for job in _jobs_of(groups):
         notebook = job.run.output
@@ -169,23 +184,23 @@ def status_lines(table: pd.DataFrame) -> Iterator[str]:
     for row in table[table["state"] == "failed"].itertuples():
         error = str(row.error).replace("\n", "\n    ")
         yield f"failed: {row.run}: {error}\n  notebook: {row.notebook}"
-    killed = table["error"].str.startswith("DeadKernelError")
-    if (killed | (table["state"] == "unfinished")).any():
-        yield _KILLED
+    was_killed = table["error"].str.startswith("DeadKernelError")
+    if (was_killed | (table["state"] == "unfinished")).any():
+        yield _AFTER_A_KILL
     counts = table["state"].value_counts()
-    yield f"{len(table)} runs: " + ", ".join(f"{n} {state}" for state, n in counts.items())
+    yield f"{len(table)} runs: " + ", ".join(f"{count} {state}" for state, count in counts.items())
     done_runs = table[table["state"] == "done"]
     edits_done = done_runs["edits"].sum()
     edits_left = table["edits"].sum() - edits_done
-    line = f"{edits_left:,d} of {table['edits'].sum():,d} edits left"
+    last_line = f"{edits_left:,d} of {table['edits'].sum():,d} edits left"
     seconds_per_edit = done_runs["seconds"].sum() / max(1, edits_done)
     if edits_left and seconds_per_edit:
-        span = span_in_words(edits_left * seconds_per_edit)
-        line += f" at {seconds_per_edit:.1f} s: {span} for one worker"
-    yield line
+        time_left = span_in_words(edits_left * seconds_per_edit)
+        last_line += f" at {seconds_per_edit:.1f} s: {time_left} for one worker"
+    yield last_line
 
 
-def made_tables(groups: Sequence[Group], path: Path) -> Iterator[str]:
+def merged_tables(groups: Sequence[Group], path: Path) -> Iterator[str]:
     """Lines with the table of each model and data set that is done; all of them go to a CSV file."""
     tables = []
     for group in groups:

@@ -41,16 +41,21 @@ class Task(submitit.helpers.Checkpointable):
 
 
 def local_engine(device: str, workers: int | None = None) -> Engine:
-    """Runs jobs in fresh processes: one per GPU, or as many as asked for on the CPU."""
+    """An engine that runs jobs in fresh processes: one per GPU, or as many as asked for on the CPU."""
     environments = worker_environments(device, workers)
-    return lambda jobs: (job for job, _ in each_alone(Task(), jobs, environments))
+
+    def run(jobs: Sequence[Job]) -> Iterator[Job]:
+        for job, _ in each_alone(Task(), jobs, environments):
+            yield job
+
+    return run
 
 
 def worker_environments(device: str, count: int | None = None) -> list[Environment]:
     """One environment per worker: with cuda for each visible GPU, ``count`` at most."""
-    on_the_cpu = shared_cores(1 if count is None else count)
+    cpu_environments = shared_cores(1 if count is None else count)
     if not device.startswith("cuda"):
-        return on_the_cpu
+        return cpu_environments
     if device != "cuda":
         raise UserError(
             f"device {device!r}: a worker sees one GPU; use device: cuda, and choose GPUs with"
@@ -58,9 +63,9 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
         )
     import torch
 
-    counted = ",".join(map(str, range(torch.cuda.device_count())))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", counted)
-    gpus = [gpu for gpu in visible.split(",") if gpu.strip()]
+    every_gpu = ",".join(map(str, range(torch.cuda.device_count())))
+    visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", every_gpu)
+    gpus = [gpu for gpu in visible_gpus.split(",") if gpu.strip()]
     if not gpus:
         raise UserError(f"device {device!r}: torch sees no GPU; use cpu")
     if count is not None and count > len(gpus):
@@ -69,7 +74,7 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
 
 
 def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
-    """Submits jobs as an array and yields each as it leaves the queue.
+    """An engine that submits jobs as an array and yields each as it leaves the queue.
 
     Tasks outlive the command that waits. Those that an earlier command submitted and that are still in
     the queue are waited for, not submitted again. All nodes share ``folder``, for scripts and logs;
@@ -82,17 +87,19 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
         file = folder / "tasks.json"  # numbers of tasks, such as 17_0, by their job's key
         tasks: dict[str, str] = json.loads(file.read_text("utf-8")) if file.exists() else {}
         queued = _queue() or set()
-        fresh = [job for job in jobs if tasks.get(job.key) not in queued]
-        tasks |= zip((job.key for job in fresh), _submit(fresh, folder, options), strict=True)
+        to_submit = [job for job in jobs if tasks.get(job.key) not in queued]
+        numbers = _submit(to_submit, folder, options)
+        for job, number in zip(to_submit, numbers, strict=True):
+            tasks[job.key] = number
         write_whole(file, json.dumps(tasks))
         running = {tasks[job.key]: job for job in jobs}
         gone_since: dict[str, float] = {}
         while running:
             queue = _queue()
-            now = time.monotonic()
-            gone: set[str] = set() if queue is None else running.keys() - queue
-            for number in gone:
-                waited = now - gone_since.setdefault(number, now)
+            looked_at = time.monotonic()
+            left_queue: set[str] = set() if queue is None else running.keys() - queue
+            for number in left_queue:
+                waited = looked_at - gone_since.setdefault(number, looked_at)
                 if running[number].run.row() is not None or waited >= PATIENCE:
                     yield running.pop(number)
             if running:
@@ -102,13 +109,15 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
 
 
 def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> list[str]:
+    """Submit the jobs as one array; the numbers of their tasks."""
     folder.mkdir(parents=True, exist_ok=True)
     executor = submitit.AutoExecutor(folder / "%j", cluster="slurm")
     try:
         executor.update_parameters(**{"name": "helpers-sweep", **options})
         # Else jobs would take after the one that the sweep is started in, if it is.
-        cluster = {n: os.environ[n] for n in ("SLURM_CONF",) if n in os.environ}
-        with submitit.helpers.clean_env(), patch.dict(os.environ, cluster):
+        configuration = os.environ.get("SLURM_CONF")
+        cluster_variables = {} if configuration is None else {"SLURM_CONF": configuration}
+        with submitit.helpers.clean_env(), patch.dict(os.environ, cluster_variables):
             tasks = executor.map_array(Task(), jobs) if jobs else []
             return [task.job_id for task in tasks]
     except (NameError, ValueError, TypeError, AssertionError) as error:

@@ -47,7 +47,7 @@ class Sweep(BaseModel):
 
     @property
     def shell(self) -> list[str]:
-        """What of ``slurm`` a shell would execute: submitit copies it into the script it submits."""
+        """The entries of ``slurm`` that a shell would execute: submitit copies them into its script."""
         return [
             f"{name}: {value}"
             for name, value in self.slurm.items()
@@ -112,7 +112,7 @@ def read_sweep(path: Path) -> Sweep:
 def expand(
     sweep: Sweep,
     *,
-    where: str,
+    source: str,
     folder: Path,
     notebook: Path | None = None,
     download: bool = True,
@@ -120,32 +120,35 @@ def expand(
     """All runs of a sweep, each checked against the notebook's parameters; nothing is written.
 
     Args:
-        where: the sweep file, for messages.
+        source: what messages call the sweep's file.
         folder: for all that the runs write.
         notebook: its parameters include those of notebook 03, which it is by default.
-        download: data sets that are not here; else their published numbers of records are planned with.
+        download: whether data sets that are not here are downloaded; else their published numbers of
+            records are planned with.
     """
     notebook = notebook or in_repository(NOTEBOOK)
-    if double := [axis for axis in _AXES if axis in sweep.params]:
-        raise UserError(f"{where}: {', '.join(double)} in params, which a sweep sets itself")
-    for editor in sweep.editors:
-        method_label(editor)
-
-    def job(name: str, edits: int, params: dict[str, Any], part: str = "") -> Job:
-        # Published results are not redrawn by a sweep.
-        values = validate_params({"published": [], **params, **sweep.params}, notebook, where=where)
-        file = folder / "params" / notebook.stem / f"{name}.yaml"
-        return Job(
-            name, edits, planned_run(file, values, notebook=notebook, folder=folder, part=part)
+    if axes_in_params := [axis for axis in _AXES if axis in sweep.params]:
+        raise UserError(
+            f"{source}: {', '.join(axes_in_params)} in params, which a sweep sets itself"
         )
+    for editor in sweep.editors:
+        method_label(editor)  # refuses an unknown one
 
-    def shards(prefix: str, model: str, dataset: str, count: int) -> Iterator[Job]:
+    def job(name: str, edits: int, params: dict[str, Any], cell_tag: str = "") -> Job:
+        # Published results are not redrawn by a sweep.
+        all_values = {"published": [], **params, **sweep.params}
+        values = validate_params(all_values, notebook, source=source)
+        file = folder / "params" / notebook.stem / f"{name}.yaml"
+        run = planned_run(file, values, notebook=notebook, folder=folder, cell_tag=cell_tag)
+        return Job(name, edits, run)
+
+    def shards(prefix: str, model_name: str, dataset: str, count: int) -> Iterator[Job]:
         # Editors outside: the first one's runs score the unedited model for all others.
         for editor in sweep.editors:
             for start in range(0, count, sweep.shard):
                 end = min(start + sweep.shard, count)
                 params = {
-                    "model": model,
+                    "model": model_name,
                     "dataset": part_name(dataset, start, end),
                     "records": None,
                     "methods": [editor],
@@ -156,15 +159,15 @@ def expand(
     for dataset in sweep.datasets:
         with chdir(REPOSITORY):  # from where its runs read paths as well
             count = record_count(dataset, limit=sweep.records, download=download)
-        for model in sweep.models:
-            prefix = f"{file_name(model)}_{file_name(dataset)}"
+        for model_name in sweep.models:
+            prefix = f"{file_name(model_name)}_{file_name(dataset)}"
             all_params: dict[str, Any] = {
-                "model": model,
+                "model": model_name,
                 "dataset": dataset,
                 "records": sweep.records,
                 "methods": list(sweep.editors),
             }
-            shard_jobs = tuple(shards(prefix, model, dataset, count))
+            shard_jobs = tuple(shards(prefix, model_name, dataset, count))
             shared_jobs: tuple[Job, ...] = ()
             if len(shard_jobs) > 1:
                 shared_jobs = (job(f"{prefix}_{SHARED}", 0, all_params, SHARED),)
@@ -173,6 +176,6 @@ def expand(
     counts = Counter(planned.name for group in groups for planned in group.jobs)
     if repeated := sorted(name for name, number in counts.items() if number > 1):
         raise UserError(
-            f"{where}: two runs would both be called {repeated[0]}; drop one of the two"
+            f"{source}: two runs would both be called {repeated[0]}; drop one of the two"
         )
     return groups

@@ -82,7 +82,7 @@ def ckp_of_edit(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
 
 
 def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
-    """Of each length the deducible chain that kept most: entities passed, and each step's p'/p, at most 1."""
+    """The deducible chain of each length that kept most: entities passed, and each step's p'/p, at most 1."""
     index = metrics.chain_index([edit])
     chains = metrics.chain_table(facts, index).query("kept")
     best = chains.sort_values("ratio", ascending=False).drop_duplicates("length")

@@ -135,7 +135,7 @@ def _largest(table: Table, column: str) -> int:
 
 
 def _counts_by_graph(panels: Sequence[GraphPanel], is_true: Callable[[Table], pd.Series]) -> str:
-    """Of how many methods something is true, by the kind of graph."""
+    """In words, the number of methods of which something is true, by the kind of graph."""
     truths: dict[str, list[bool]] = {}
     for panel in panels:
         truths.setdefault(panel.kind, []).extend(is_true(panel.table))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from helpers.editing.editors import method_label
 from helpers.fetch import require_local
-from helpers.params import check_range, one_of
+from helpers.params import check_one_of, check_range
 from helpers.paths import REPOSITORY
 from helpers.records import by_case_id
 from helpers.results.archive import Archive
@@ -26,10 +26,10 @@ class ThinkEditParams(NotebookParams):
         **at_least(1, "samples", "first", "max_new_tokens"),
         **at_least(0, "temperature"),
         **dict.fromkeys(("method", "methods"), method_label),
-        "mode": partial(one_of, "mode", known=("sequential", "independent")),
-        "modes": partial(one_of, "modes", known=MODES),
+        "mode": partial(check_one_of, "mode", known=("sequential", "independent")),
+        "modes": partial(check_one_of, "modes", known=MODES),
         "known_threshold": partial(check_range, "known_threshold", least=0, most=1),
-        "estimators": partial(one_of, "estimators", known=ESTIMATORS),
+        "estimators": partial(check_one_of, "estimators", known=ESTIMATORS),
     }
 
     @property

@@ -19,7 +19,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
-from helpers.params import one_of
+from helpers.params import check_one_of
 from helpers.records import read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, tokenised
@@ -78,7 +78,7 @@ class ThinkEditRun:
         return {edit.case_id: self.edits[index] for edit, index in pairs}
 
     def again(self) -> ThinkEditRun:
-        """This run with other random numbers, which shows what two draws of one model differ by."""
+        """A copy that draws other random numbers, which shows what two draws of one model differ by."""
         return replace(self, sampling=replace(self.drawn, seed=self.drawn.seed + 1))
 
     def before(self) -> pd.DataFrame:
@@ -87,7 +87,7 @@ class ThinkEditRun:
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits; a UserError if they cannot be asked about, or every edit is given up."""
-        one_of("mode", mode, MODES)
+        check_one_of("mode", mode, MODES)
         table = self._completed(partial(self._edited, editor, mode), editor, mode)
         reasons = list(self.read(editor, mode, "edits")["failure"])
         if all(reasons):

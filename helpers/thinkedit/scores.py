@@ -103,8 +103,10 @@ def sampled_scores(
     updates: Sequence[ModelEdit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
-    """Of ``n`` sampled responses (the paper: five) to the question of each (case_id, item), how many name
-    its object (``hits``), and the edit's new one (``new_hits``).
+    """How many sampled responses to each fact's question name its object, and how many the new one.
+
+    A row is a (case_id, item); of its ``n`` responses (the paper: five) ``hits`` name the fact's object and
+    ``new_hits`` the edit's new one.
     """
     owners_of_edits = [-1] * len(edits) if owners is None else list(owners)
     # Each edit's questions once, in the order in which they are first asked.

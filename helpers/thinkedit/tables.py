@@ -454,7 +454,7 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
 
 
 def _forms(scores: Table) -> Table:
-    """One row: each form's mean over edits, of the facts that all forms ask for."""
+    """A row with each form's mean over edits, of the facts that all forms ask for."""
     in_forms = scores[scores["form"].isin(list(_FORMS))]
     yes = (in_forms["original_sum"] > in_forms["other_sum"]).astype(float)
     answer = np.exp(in_forms["original_named"]).where(in_forms["form"] != "yes_no", yes)

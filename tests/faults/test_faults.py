@@ -131,7 +131,7 @@ def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, mon
 )
 def test_a_run_in_an_unusual_place(tmp_path, monkeypatch, places, said):
     """Another run of the same, a file."""
-    monkeypatch.setattr("helpers.execute._recorded", lambda *_: pytest.fail("it was started"))
+    monkeypatch.setattr("helpers.execute._run_cells", lambda *_: pytest.fail("it was started"))
     (tmp_path / "file").touch()
     planned = PlannedRun(Path("03_editing_runs.ipynb"), Path("a.yaml"), {}, tmp_path / places / "x")
     held = planned.output_folder if places == "runs" else tmp_path

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.figure import Figure
 
-from book.tables import escaped
+from book.page_parts import escaped
 from helpers.editing.editors import EDITORS
 from helpers.results import figure as registry
 from helpers.results.looks import method_line

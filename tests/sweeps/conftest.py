@@ -93,7 +93,7 @@ def toy(notebook: Path, tmp_path: Path) -> Callable[..., list[Group]]:
             shard=shard,
             params={"store": str(tmp_path / "store")},
         )
-        return expand(sweep, where="toy.yaml", folder=tmp_path / "sweep", notebook=notebook)
+        return expand(sweep, source="toy.yaml", folder=tmp_path / "sweep", notebook=notebook)
 
     return groups
 

@@ -18,7 +18,7 @@ import pytest
 from helpers import UserError
 from helpers.execute import ROW
 from helpers.paths import PARAMS
-from helpers.sweeps.drive import made_tables, run_file, run_sweep, sole_use, status, status_lines
+from helpers.sweeps.drive import merged_tables, run_file, run_sweep, sole_use, status, status_lines
 from helpers.sweeps.engines import local_engine, worker_environments
 from tests.sweeps.conftest import CASE_IDS, stored
 
@@ -124,7 +124,7 @@ def test_what_shards_share_is_made_first_and_the_table_last(toy, tmp_path):
     run_sweep(groups, engine, resume=True)
     assert rounds[3:] == [[], [], []]
     (groups[0].table.run.tables / "07-editing.csv").write_text("method,ROME\nES,97 ± 4\n")
-    text, written = made_tables(groups, tmp_path / "tables.csv")
+    text, written = merged_tables(groups, tmp_path / "tables.csv")
     assert text.startswith("\nshape:gpt2-xl on peak-mini-cf\n")
     assert written.endswith("tables.csv")
     assert (tmp_path / "tables.csv").read_text() == (

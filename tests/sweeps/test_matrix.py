@@ -20,7 +20,7 @@ SMALL = {"models": ["m"], "datasets": ["peak-mini-cf"], "editors": ["rome"]}
 
 
 def expanded(sweep, where="mine.yaml"):
-    return expand(sweep, where=where, folder=Path("runs"))
+    return expand(sweep, source=where, folder=Path("runs"))
 
 
 @given(records=st.integers(1, 12), shard=st.integers(1, 14))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from helpers.params import check_range, one_of
+from helpers.params import check_one_of, check_range
 from helpers.peak.metrics import AnswerFilter
 from helpers.peak.records import PeakRecord
 from helpers.records import comparable
@@ -72,7 +72,7 @@ class PeakSettings:
             check_range(f"most of {name}", most, max(fewest, 1))
         for name in ("random_false", "paraphrases", "seed"):
             check_range(name, getattr(self, name), 0)
-        one_of("link_steps", self.link_steps, (1, 2))
+        check_one_of("link_steps", self.link_steps, (1, 2))
         if self.per_relation is not None:
             check_range("per_relation", self.per_relation, 1)
 

@@ -361,7 +361,7 @@ class Session:
         return next((question for question in questions if question not in ("", failed)), "")
 
     def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
-        """Those neither offered nor asked about before that can still become a link, each once."""
+        """Triplets that can still become a link: neither offered nor asked about before, each once."""
         asked_about = {path[0] for path in self._seen if len(path) == 1}
         dealt_with = self.growth.offered | asked_about
         fresh: dict[Key, Triplet] = {}
