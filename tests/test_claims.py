@@ -184,7 +184,8 @@ def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studi
 
 def test_sequences_of_notebook_04(studies):
     text = text_of("04")
-    after = {Variant(m): t for (m, n), t in sequence_metrics(studies).items() if n == 100}
+    metrics = sequence_metrics(studies)
+    after = {Variant(key.method): table for key, table in metrics.items() if key.edits == 100}
     tests = peak_findings.app_findings(after, EDITORS, alone=False)
     assert "In this sequence APP still reduces FT-M's damage after a hundred edits" in text
     assert measures(tests, "APP reduces perturbation", "holds") == {

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.behaviour.scorers import AGAIN, UNEDITED, named_table
+from helpers.behaviour.scorers import UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
 from helpers.peak.findings import FACTORS
 from helpers.peak.metrics import METRICS, metrics_table
@@ -144,16 +144,18 @@ def _named_in_samples(named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
     tables = {n: t.astype({"list": str}) for n, t in run.tables.items()}
-    methods = [name for name in tables if named_table(name) in tables]
+    bare = [key.method for key in run.keys if key.is_method]
+    methods = [method for method in bare if named_table(method) in tables]
     states = [UNEDITED, *methods]
-    named = {s: tables[named_table(s)].astype({"form": str}) for s in (*states, AGAIN)}
+    named = {state: tables[named_table(state)].astype({"form": str}) for state in states}
+    named_again = tables[named_table(UNEDITED, again=True)].astype({"form": str})
     relations = {int(case): name for case, name in run.about.caption["relations"].items()}
     scores = {method: tables[method].astype({"role": str}) for method in methods}
     first = max(scores.values(), key=len)
     scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
     measures = {}
     for state in states:
-        lists = lists_in_text(named[AGAIN], named[state])
+        lists = lists_in_text(named_again, named[state])
         table = successes(scores[state], named[state]).join(lists)
         levels = [table.index, table.index.map(relations).rename("relation")]
         label = state if state == UNEDITED else method_label(state)

@@ -30,7 +30,7 @@ from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import caption_of, metric_contrast, scores_of
-from helpers.results.archive import Run
+from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
@@ -38,7 +38,7 @@ from helpers.results.style import PALETTE, marked, with_caption
 from helpers.scoring.answers import Question, resolve_owners, tokenised
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
-_LOCALITY = "locality: "  # how the name of a variant's stored table of shifts begins
+_LOCALITY = "locality"  # the kind of a variant's stored table of shifts
 SERIES = ["method", "field", "measure"]
 DAMAGE = {"LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF", "kl_alone": "KL", "top5_alone": "top 5"}
 DAMAGE |= {"kl_stated": "KL, stated", "top5_stated": "top 5, stated"}
@@ -102,13 +102,12 @@ def next_token_scores(
 def doses_of(run: Run) -> pd.Series:
     """``DAMAGE`` by method, field, dose, case_id, relation and measure."""
     measures = {}
-    for name in run.tables:
-        variant_name = name.removeprefix(_LOCALITY)
-        if name.startswith(_LOCALITY) and variant_name in run.tables:
-            shifts = run.tables[name].pivot_table(["kl", "top5"], "case_id", "asked")
+    for key in run.keys:
+        if key.kind == _LOCALITY and key.method in run.tables:
+            shifts = run.tables[str(key)].pivot_table(["kl", "top5"], "case_id", "asked")
             shifts.columns = shifts.columns.map("_".join)
-            metrics = metrics_table(scores_of(run, only=[variant_name])[variant_name])
-            measures[Variant.parse(variant_name)] = metrics.join(shifts)
+            metrics = metrics_table(scores_of(run, only=[key.method])[key.method])
+            measures[Variant.parse(key.method)] = metrics.join(shifts)
     by_dose = {}
     for variant, table in measures.items():
         preset = Variant(variant.method)
@@ -145,7 +144,7 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
-@figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
+@figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=(_LOCALITY,))
 def dose_slopes(run: Run) -> Figure:
     """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
     slopes = dose_table(doses_of(run))
@@ -176,4 +175,4 @@ def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         settings = {"locality": VERSION, **editor.settings()}
-        yield Part(_LOCALITY + name, settings, make, cases=run.cases.by_id)
+        yield Part(str(TableKey(_LOCALITY, name)), settings, make, cases=run.cases.by_id)

@@ -27,13 +27,14 @@ from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request, questions, score_records
+from helpers.results.archive import NAMED_BY, TableKey
 from helpers.results.store import Results, flag_unusable
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import fold, mentions, starts, unaccented
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
 VERSION = 3  # raise it when what counts as naming an answer changes
-UNEDITED, AGAIN = "unedited", "unedited, again"
+UNEDITED = "unedited"
 NAMED = ["case_id", "form", "sample", "list", "answer_index"]
 NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
 FORMS = ("free", "asked", "chat")  # of responses
@@ -51,9 +52,9 @@ SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
 SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
 
 
-def named_table(state: str) -> str:
-    """Name of the stored table of the known answers that a state's responses name."""
-    return f"named by {state}"
+def named_table(state: str, *, again: bool = False) -> str:
+    """Name of the stored table of the known answers that a state's responses name, or ``again`` do."""
+    return str(TableKey(NAMED_BY, state, "again" if again else ""))
 
 
 def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:

@@ -18,7 +18,7 @@ from helpers.locating.locators import LOCATORS, make_locator
 from helpers.models import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS, run_name
-from helpers.results.archive import About
+from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore, settings_key
 
@@ -87,7 +87,7 @@ def evaluations(
     def part(name: str, table: str) -> Part:
         settings = {**make_locator(name, seed).settings(), "counts": counts}
         return Part(
-            f"{table}: {name}",
+            str(TableKey(table, name)),
             settings,
             make=lambda: tables(name, False)[table],
             stored=lambda: tables(name, True)[table],

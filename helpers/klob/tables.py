@@ -15,7 +15,7 @@ from helpers.klob.metrics import (
     relative_standard_deviation,
 )
 from helpers.klob.templates import corrected_relations
-from helpers.results.archive import Run, model_words
+from helpers.results.archive import Run, TableKey, model_words
 from helpers.results.notes import with_note, with_power, with_relations
 from helpers.results.statistics import mean_interval
 from helpers.results.text import published_table
@@ -252,11 +252,11 @@ def made_of(run: Run) -> str:
     """What a published run's tables are of: model, data, and examples per locator."""
     locators_by_counts: dict[str, list[str]] = {}
     for table_name, settings in run.about.settings.items():
-        kind, _, locator = table_name.partition(": ")
-        if kind == "similarities":
+        key = TableKey.parse(table_name)
+        if key.kind == "similarities":
             counts = settings["counts"].items()
             counts_text = ", ".join(f"{count or 'all'} {subtask}" for subtask, count in counts)
-            locators_by_counts.setdefault(counts_text, []).append(locator)
+            locators_by_counts.setdefault(counts_text, []).append(key.method)
     most_common, *others = sorted(
         locators_by_counts, key=lambda counts_text: -len(locators_by_counts[counts_text])
     )

@@ -190,13 +190,14 @@ def sequence_lines(run: Run) -> Figure:
     One sequence a method: its intervals are over records and do not hold what another order would change.
     """
     stored = studies_of(run)
-    metrics = {place: t for place, t in sequence_metrics(stored).items() if len(t) > 1}
+    metrics = {key: table for key, table in sequence_metrics(stored).items() if len(table) > 1}
     groups: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
-    for (method, edits), table in metrics.items():
-        groups.setdefault(method.partition("+")[0], {}).setdefault(method, {})[str(edits)] = table
+    for key, table in metrics.items():
+        curves = groups.setdefault(Variant(key.method).editor, {})
+        curves.setdefault(key.method, {})[str(key.edits)] = table
     picture = _curves((*FACTORS, "ES"), [*groups.values()], "edits made and scored")
-    most = max(edits for _, edits in metrics)
-    after = {Variant(method): t for (method, edits), t in metrics.items() if edits == most}
+    most = max(key.edits for key in metrics)
+    after = {Variant(key.method): t for key, t in metrics.items() if key.edits == most}
     tests = [
         test
         for test in _judged(app_findings(after, groups, alone=False))
