@@ -79,7 +79,8 @@ def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run,
     if not stored:
         return
     found = thinkedit.terms_of_runs(stored)
-    for row in thinkedit.as_text(thinkedit.technique_table(found, mode=MODE)).to_dict("records"):
+    shown = thinkedit.as_text(thinkedit.technique_table(found, mode=MODE))
+    for row in shown.table.to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}
         rows.setdefault((label, row["model"]), {}).update(cells)

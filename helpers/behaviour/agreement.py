@@ -22,7 +22,7 @@ from helpers.peak.findings import FACTORS
 from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
-from helpers.results.notes import with_power, with_relations
+from helpers.results.notes import ShownTable, with_power, with_relations
 from helpers.results.statistics import (
     LEVEL,
     Contrast,
@@ -163,7 +163,7 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     return measures
 
 
-def scorer_table(states: Metrics) -> pd.DataFrame:
+def scorer_table(states: Metrics) -> ShownTable:
     """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
     rows = {
         state: {s: in_points(interval(table[s], kind_of_scorer(s))) for s in SCORERS if s in table}
@@ -178,9 +178,7 @@ def kind_of_scorer(scorer: str) -> Kind:
     return "fraction" if scorer in _FRACTIONS else "share"
 
 
-def app_price_table(
-    states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")
-) -> pd.DataFrame:
+def app_price_table(states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")) -> ShownTable:
     """Success of edits without and with APP under some scorers, on the same records: what APP costs.
 
     Shares in percent, and their paired difference with its interval; *Holm* shows which differences
@@ -212,7 +210,7 @@ def app_price_table(
     return with_relations(table.set_index(["method", "scorer"]), samples)
 
 
-def agreement(states: Metrics) -> pd.DataFrame:
+def agreement(states: Metrics) -> ShownTable:
     """How far two scorers order the methods alike: a row a pair of scorers, as text.
 
     ``rank correlation``: Spearman's, over ``distinct`` methods, with the bootstrap interval over units
@@ -251,7 +249,7 @@ def agreement(states: Metrics) -> pd.DataFrame:
     return with_relations(pd.DataFrame(rows, columns=columns), samples)
 
 
-def list_table(states: Metrics) -> pd.DataFrame:
+def list_table(states: Metrics) -> ShownTable:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
@@ -289,8 +287,8 @@ def list_table(states: Metrics) -> pd.DataFrame:
     least = [100 * detectable(change) for change in recall_changes.values()]
     tested_n = shown.loc[[*recall_changes], "n"]
     titled = shown.rename(columns=LIST_TITLES)
-    with_power(titled, least, tested_n, unit=" points of list recall")
-    return with_relations(titled, recall_changes.values())
+    with_least = with_power(titled, least, tested_n, unit=" points of list recall")
+    return with_relations(with_least, recall_changes.values())
 
 
 def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
@@ -299,7 +297,7 @@ def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
     return int((before.notna() & after.notna()).sum())
 
 
-def prediction_table(states: Metrics) -> pd.DataFrame:
+def prediction_table(states: Metrics) -> ShownTable:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair

@@ -130,9 +130,10 @@ def reading() -> Figure:
 @figure("05_evaluation", needs=("similarities", "sentences", "null"), **PUBLISHED)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
-    table = criteria_table(
+    criteria = criteria_table(
         run.joined("similarities"), run.joined("sentences"), granularity=granularity, share=share
     )
+    table = criteria.table
     null = run.joined("null").query(
         "granularity == @granularity and share == @share and shuffled == 'all'"
     )
@@ -155,7 +156,7 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         f"Wordings of a fact share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
     )
     data = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    note = f"95 % intervals, {table.attrs['below']}; ◇ what chance gives"
+    note = f"95 % intervals, {criteria.note}; ◇ what chance gives"
     return with_caption(fig, finding, f"{data}\n{note}")
 
 

@@ -28,6 +28,7 @@ EDITS = ("ES", "GS")
 VERDICTS = ("holds", INCONCLUSIVE, "reversed")
 PLAIN_EDITORS = "plain editors"  # in a table: the mean over the paper's editors without APP
 EVERY_OBJECTIVE = "every objective helps"
+L1_MATTERS_MOST = "L1 matters most"
 LESS_PROTECTION = "all answers as targets protect less than APP"
 TARGETS_COST = "all answers as targets cost edits (not in the paper)"
 APP_REDUCES = "APP reduces perturbation"
@@ -81,7 +82,7 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
         for short in (first, *others):
             evidence += _differences(EVERY_OBJECTIVE, metrics, whole, short)
         for short in others:
-            evidence += _differences("L1 matters most", metrics, short, first)
+            evidence += _differences(L1_MATTERS_MOST, metrics, short, first)
     return evidence
 
 

@@ -165,7 +165,7 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
     more_left = []
     for kind, runs_of_kind in _by_kind(runs).items():
         terms = _terms_without_app(runs_of_kind, rule)
-        verdicts = tables.longer_table(terms, mode=mode)["Holm"]
+        verdicts = tables.longer_table(terms, mode=mode).table["Holm"]
         more_left.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
     columns = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
     marks = {
@@ -323,7 +323,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
     fig.supylabel("CKP (1: no fact lost)", fontsize=9)
     _legend(fig, grid)
     ours = _terms_without_app(runs, rule)
-    tested = tables.difference_table(ours, ours, mode=mode, than="memit")
+    tested = tables.difference_table(ours, ours, mode=mode, than="memit").table
     is_significant = tested["Holm"] != INCONCLUSIVE
     finding = (
         f"On KnowGIC {is_significant.sum()} of {len(tested)} differences from MEMIT in IFR or CKP are"

@@ -18,7 +18,7 @@ from pandas import DataFrame as Table
 
 from helpers.editing.editors import distinct, method_label
 from helpers.results.archive import ArchiveError, Run, TableKey
-from helpers.results.notes import with_note, with_power
+from helpers.results.notes import AnyTable, ShownTable, as_shown, with_note, with_power
 from helpers.results.statistics import (
     LEVEL,
     Contrast,
@@ -248,7 +248,7 @@ def difference_table(
     other_mode: str = "",
     than: str = "",
     measures: Sequence[str] = MEASURES,
-) -> Table:
+) -> ShownTable:
     """Mean differences on the same edits: each method's measures minus those in the other evaluation.
 
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
@@ -268,7 +268,7 @@ def difference_table(
     return _tested(pairs)
 
 
-def longer_table(found: Table, *, mode: str) -> Table:
+def longer_table(found: Table, *, mode: str) -> ShownTable:
     """IFR along chains of two steps or more minus that of the direct question, over edits with both.
 
     A method that is another one by construction is not tested again (``distinct``).
@@ -294,7 +294,7 @@ def with_placebos(found: Table) -> Table:
     return pd.concat([found, foreign.assign(method=names, mode="independent")], ignore_index=True)
 
 
-def placebo_differences(found: Table) -> Table:
+def placebo_differences(found: Table) -> ShownTable:
     """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
     if PLACEBO not in set(found["mode"]):
         raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
@@ -346,7 +346,7 @@ def order_lines(found: Table) -> list[str]:
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
 
-def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
+def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> ShownTable:
     """Differences of capped ratios by (model, method, measure), from sums of the first and second side.
 
     They are tested over the edits of both sides (``statistics.paired``). ``verdict`` is of each test by
@@ -379,7 +379,7 @@ def _direction(contrast: Contrast) -> str:
     return "more" if contrast.difference.mean > 0 else "less"
 
 
-def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
+def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
     """Measures of edits made alone, with intervals over edits, and over the wordings of their prompts.
 
     Edits share wordings, and those of one may be alike; in brackets the number of wordings. For packaged
@@ -527,7 +527,7 @@ def ordered(table: Table) -> Table:
     return by.drop(columns="_order")
 
 
-def as_text(table: Table, *, digits: int = 2) -> Table:
+def as_text(table: Table, *, digits: int = 2) -> ShownTable:
     """A table whose measures are text with their intervals in brackets. Next to each are the ``Pooled``
     ratio, with its range without one edit and the largest edit's share, and n, edits and terms.
     """
@@ -549,7 +549,7 @@ def as_text(table: Table, *, digits: int = 2) -> Table:
     return _with_marks(Table(shown))
 
 
-def _with_marks(table: Table) -> Table:
+def _with_marks(table: AnyTable) -> ShownTable:
     """A table with a line below that holds for each row of MEND."""
-    has_mend = table["method"].str.startswith("mend").any()
+    has_mend = as_shown(table).table["method"].str.startswith("mend").any()
     return with_note(table, UNDERTRAINED if has_mend else "")
