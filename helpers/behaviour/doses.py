@@ -150,9 +150,7 @@ def dose_slopes(run: Run) -> Figure:
     slopes = dose_table(doses_of(run))
     series = list(dict.fromkeys(key[:2] for key in slopes.index))
     rows = np.arange(len(series))[::-1]
-    picture, panels = plt.subplots(
-        1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True
-    )
+    fig, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True)
     for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
         unit = "nats" if "KL" in title else "points"
         scale = 1 if unit == "nats" else 100
@@ -167,7 +165,7 @@ def dose_slopes(run: Run) -> Figure:
     if not changed.any():
         finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
     note = "change for twice the value, t intervals; title: paired tests by relation"
-    return with_caption(picture, finding, f"{caption_of(run)}\n{note}")
+    return with_caption(fig, finding, f"{caption_of(run)}\n{note}")
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:

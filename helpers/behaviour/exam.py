@@ -91,37 +91,62 @@ def ability_table(run: Run) -> pd.DataFrame:
     Intervals of edits made alone are over the edited records' relations. After a sequence of edits there is
     one edited model: its intervals are over the parts of the exam.
     """
-    rows: dict[str, dict[str, str]] = {}
+    rows = {}
     for key in run.keys:
-        if key.kind != ABILITY:
-            continue
-        state = str(replace(key, kind=""))
-        row = rows.setdefault(state, {})
-        stored = run.tables[str(key)]
-        relations = stored["case_id"].astype(str).map(run.about.caption.get("relations", {}))
-        alone = key.mode == ALONE and relations.notna().all()
-        keys = [*KEYS, *(["relation"] if alone else [])]
-        scores = stored.assign(relation=relations).set_index(keys)
-        scores = scores[["tokens", "sum_before", "sum_after"]].astype(float)
-        sums = scores[["sum_before", "sum_after"]]
-        means = sums.div(scores["tokens"], axis=0)
-        for text in TEXTS:
-            of_text = -means.xs(text, level="role")
-            before, after = of_text["sum_before"], of_text["sum_after"]
-            change = mean_interval(after - before)
-            low, high = np.exp([change.low, change.high])
-            ratio = Estimate(np.exp(change.mean), low, high, change.n)
-            row[f"perplexity, {text}"] = " → ".join(
-                f"{np.exp(x.mean()):.1f}" for x in (before, after)
-            )
-            row[f"ratio, {text}"] = with_interval(ratio, digits=3)
-        facts = means.xs("facts", level="role")
-        chosen = [facts[m].unstack("answer_index").idxmax(axis=1) for m in sums.columns.astype(str)]
-        record = [level for level in keys if level in ("case_id", "relation")]
-        shares = [each.eq(0).astype(float).groupby(level=record).mean() for each in chosen]
-        row["right answers"] = " → ".join(f"{100 * x.mean():.1f}" for x in shares)
-        row["change"] = in_points(paired(shares[0], shares[1], "fraction").difference, signed=True)
+        if key.kind == ABILITY:
+            means = mean_scores(run, key)
+            row: dict[str, str] = {}
+            for text in TEXTS:
+                row |= perplexity_cells(text, pd.DataFrame(means.xs(text, level="role")))
+            row |= right_answer_cells(pd.DataFrame(means.xs("facts", level="role")))
+            state = str(replace(key, kind=""))  # such as "rome, in sequence: 10"
+            rows[state] = row
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def mean_scores(run: Run, key: TableKey) -> pd.DataFrame:
+    """Mean log-probability of each answer's tokens, columns ``before`` and ``after``.
+
+    The index has ``KEYS``, and the record's relation where that is the unit: of edits made alone.
+    """
+    stored = run.tables[str(key)]
+    relations = stored["case_id"].astype(str).map(run.about.caption.get("relations", {}))
+    levels = list(KEYS)
+    if key.mode == ALONE and relations.notna().all():
+        levels.append("relation")
+    scores = stored.assign(relation=relations).set_index(levels)
+    tokens = scores["tokens"].astype(float)
+    sums = {"before": scores["sum_before"], "after": scores["sum_after"]}
+    return pd.DataFrame({moment: sums[moment].astype(float) / tokens for moment in sums})
+
+
+def perplexity_cells(text: str, means: pd.DataFrame) -> dict[str, str]:
+    """Perplexity of a text's passages before → after, and the ratio with its interval."""
+    before, after = -means["before"], -means["after"]
+    change = mean_interval(after - before)
+    low, high = np.exp([change.low, change.high])
+    ratio = Estimate(np.exp(change.mean), low, high, change.n)
+    return {
+        f"perplexity, {text}": f"{np.exp(before.mean()):.1f} → {np.exp(after.mean()):.1f}",
+        f"ratio, {text}": with_interval(ratio, digits=3),
+    }
+
+
+def right_answer_cells(means: pd.DataFrame) -> dict[str, str]:
+    """Percent of the questions whose first answer has the highest score, before → after, and the change."""
+    record_levels = [level for level in means.index.names if level in ("case_id", "relation")]
+
+    def shares_of(moment: str) -> pd.Series:
+        """Share of each record's questions that are answered right."""
+        most_probable = means[moment].unstack("answer_index").idxmax(axis=1)
+        return most_probable.eq(0).astype(float).groupby(level=record_levels).mean()
+
+    before, after = shares_of("before"), shares_of("after")
+    change = paired(before, after, "fraction").difference
+    return {
+        "right answers": f"{100 * before.mean():.1f} → {100 * after.mean():.1f}",
+        "change": in_points(change, signed=True),
+    }
 
 
 def _named(question: Question, subjects: set[str]) -> bool:

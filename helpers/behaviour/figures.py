@@ -24,7 +24,7 @@ def scorer_panels(run: Run) -> Figure:
     rows = np.arange(len(states))[::-1]
     shown = ("ES", "tokens", "free, greedy")
     size = (9.2, 0.36 * len(states) + 2.4)
-    picture, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
+    fig, lines = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
     for line, scorers in zip(lines, (ASKED, GENERATED), strict=True):
         with_results = {
             s: t for s, t in scorers.items() if any(s in table for table in states.values())
@@ -48,4 +48,4 @@ def scorer_panels(run: Run) -> Figure:
     finding = f"{listed} of the edits succeed by probability, {others}"
     but = " except KN" if "KN" in states else ""
     note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
-    return with_caption(picture, finding, "\n".join([caption_of(run), *training_notes(run), note]))
+    return with_caption(fig, finding, "\n".join([caption_of(run), *training_notes(run), note]))

@@ -100,7 +100,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
         if test.evidence.finding == EVERY_OBJECTIVE and test.evidence.editor == label
     ]
     rows = {short_name(v): -row for row, v in enumerate(variants) if v.field in OBJECTIVES}
-    picture, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
+    fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
     colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
     for index, (metric, colour) in enumerate(zip(FACTORS, colours, strict=True)):
         aside = 0.12 - 0.24 * index
@@ -124,7 +124,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     words = " and ".join(worse) or "AFF or ANF"
     finding = f"{label}+APP: higher {words} ({len(worse)} of {len(tests)} tests hold)"
     caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
-    return _with_counts(picture, finding, caption, [metrics[variant] for variant in variants])
+    return _with_counts(fig, finding, caption, [metrics[variant] for variant in variants])
 
 
 @_ablation(
@@ -141,13 +141,13 @@ def neighbours_lines(run: Run) -> Figure:
         editor: {f"{v.value:g}" if v.field else "all": table for v, table in chosen.items()}
         for editor, chosen in groups.items()
     }
-    picture = _curves(FACTORS, [curves], "neighbours k of each list given to APP")
+    fig = _curves(FACTORS, [curves], "neighbours k of each list given to APP")
     tests = _judged(neighbour_findings(metrics, editors))
     tables = [table for chosen in groups.values() for table in chosen.values()]
     holding = sum(test.holds for test in tests)
     finding = f"APP protects more with more neighbours in {holding} of {len(tests)} tests"
     caption = f"{stored.described(*stored.scores.values())}\nTests: paired, {_HOLM}"
-    return _with_counts(picture, finding, caption, tables)
+    return _with_counts(fig, finding, caption, tables)
 
 
 @_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
@@ -157,7 +157,7 @@ def fairer_differences(run: Run) -> Figure:
     shown = _shown(stored, [variant for editor in editors for variant in fairer(editor)])
     tests = _judged(fairer_findings(shown, editors))
     labels = [method_label(editor) for editor in editors]
-    picture, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
+    fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
     for axes, cost in zip(panels, _COSTS_OF_TARGETS, strict=True):
         for index, weighting in enumerate(("sum", "mean")):
             of_weighting = _tests_of_targets(tests, cost, weighting)
@@ -177,7 +177,7 @@ def fairer_differences(run: Run) -> Figure:
     finding = f"{success}; as a sum, they leave more noise than APP for {noisy} of {count}"
     notes = training_notes(run)
     caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
-    return _with_counts(picture, finding, caption, shown.values())
+    return _with_counts(fig, finding, caption, shown.values())
 
 
 @_ablation(
@@ -195,7 +195,7 @@ def sequence_lines(run: Run) -> Figure:
     for key, table in metrics.items():
         curves = groups.setdefault(Variant(key.method).editor, {})
         curves.setdefault(key.method, {})[str(key.edits)] = table
-    picture = _curves((*FACTORS, "ES"), [*groups.values()], "edits made and scored")
+    fig = _curves((*FACTORS, "ES"), [*groups.values()], "edits made and scored")
     most = max(key.edits for key in metrics)
     after = {Variant(key.method): t for key, t in metrics.items() if key.edits == most}
     tests = [
@@ -210,7 +210,7 @@ def sequence_lines(run: Run) -> Figure:
     )
     tests_of = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
     caption = f"{stored.described(*metrics.values())}\n{tests_of}"
-    return _with_counts(picture, finding, caption, metrics.values())
+    return _with_counts(fig, finding, caption, metrics.values())
 
 
 def _curves(
@@ -225,7 +225,7 @@ def _curves(
     ticks = list(dict.fromkeys(t for curves in groups for c in curves.values() for t in c))
     shape = (len(groups), len(metrics))
     size = (7.6, 1.9 * len(groups) + 1.1)
-    picture, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
+    fig, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
     for row, (curves, panels) in enumerate(zip(groups, grid, strict=True), start=1):
         for axes, metric in zip(panels, metrics, strict=True):
             for index, (method, points) in enumerate(curves.items()):
@@ -238,7 +238,7 @@ def _curves(
             axes.set(xticks=range(len(ticks)), xticklabels=ticks, ylim=(-3, 105))
         panels[0].set_ylabel("mean over records [%]")
         panels[-1].legend(**AT_RIGHT)
-    return picture
+    return fig
 
 
 def _judged(evidence: Sequence[Evidence]) -> list[JudgedTest]:
@@ -280,10 +280,8 @@ def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.Dat
     return finished(variant_metrics(scores), variants)
 
 
-def _with_counts(
-    picture: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]
-) -> Figure:
+def _with_counts(fig: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]) -> Figure:
     """The figure with its finding, and how many records are behind its means: those with AFF."""
     counts = sorted({int(table["AFF_hard"].notna().sum()) for table in tables})
     means = f"n = {', '.join(map(str, counts))} records, 95 % intervals"
-    return with_caption(picture, finding, f"{caption}; {means}")
+    return with_caption(fig, finding, f"{caption}; {means}")

@@ -58,10 +58,10 @@ def show(what: str | AnyTable, *values: Any, **options: Any) -> None:
     stored = published_figures(chapter=what[:2]) if not (values or options) else {}
     kind = stored.get(what) or drawing(what)
     name = kind.file(*values, **options)
-    drawn = kind.draw(*values, **options)
-    save_figure(drawn, name)
-    output, size = figure_output(drawn, f"figure {name}")
-    alt = f"{kind.title} {' '.join(drawn.get_suptitle().split())}."
+    fig = kind.draw(*values, **options)
+    save_figure(fig, name)
+    output, size = figure_output(fig, f"figure {name}")
+    alt = f"{kind.title} {' '.join(fig.get_suptitle().split())}."
     display(output, raw=True, metadata={"image/png": {**size, "alt": alt}})
     display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
 
@@ -106,12 +106,12 @@ def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) ->
     return f'<div class="ke-table">{inner}</div>'
 
 
-def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
+def figure_output(fig: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
     """A figure as a PNG of twice the pixels it takes on the page, and that size."""
     buffer = BytesIO()
     with in_style():
-        drawn.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
-    width, height = (round(_SCREEN * inches) for inches in drawn.get_size_inches())
+        fig.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
+    width, height = (round(_SCREEN * inches) for inches in fig.get_size_inches())
     image = b64encode(buffer.getvalue()).decode()
     return {"image/png": image, "text/plain": caption}, {"width": width, "height": height}
 

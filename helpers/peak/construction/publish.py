@@ -131,7 +131,7 @@ def construction_funnel(run: Run) -> Figure:
     funnels = {str(name): funnel for name, funnel in by_set}
     most = run.tables["funnel"]["left"].max()
     size = (7.2, 0.26 * max(map(len, funnels.values())) + 1.3)
-    picture, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
+    fig, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
     lost = {}
     for axes, (name, funnel) in zip(panels[0], funnels.items(), strict=True):
         places = np.arange(len(funnel))[::-1]
@@ -151,7 +151,7 @@ def construction_funnel(run: Run) -> Figure:
     source = run.about.source
     made_of = f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
     note = f"{made_of}, rule {source['rule']}\nIn colour: the two steps that keep least"
-    return with_caption(picture, f"{name} loses the largest shares at {' and '.join(steps)}", note)
+    return with_caption(fig, f"{name} loses the largest shares at {' and '.join(steps)}", note)
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:
