@@ -132,11 +132,11 @@ def _chains(
         runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
             continue
-        found = thinkedit.terms_of_runs(runs, estimator=estimator)
+        terms = thinkedit.terms_of_runs(runs, estimator=estimator)
         if estimator == "exact":
             words = f"{words}, {DEFAULT}"
         for mode in _MODES:
-            if mode not in set(found["mode"]):
+            if mode not in set(terms["mode"]):
                 continue
             yield f"### {graphs}, edits {mode}, {words}"
             yield escaped(thinkedit.caption_of_runs(runs, f"{estimator}, {mode}", kind=estimator))
@@ -145,7 +145,7 @@ def _chains(
                 " edit and the largest edit's share; n: edits (chains or facts). IFR: lower is better; CKP:"
                 " higher is better."
             )
-            shown = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
+            shown = thinkedit.as_text(thinkedit.technique_table(terms, mode=mode), digits=3)
             table = shown.table.sort_values(
                 "model", key=lambda names: names.map(_place), kind="stable"
             )

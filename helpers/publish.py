@@ -29,10 +29,10 @@ OF_A_PARAMETER = {
 }
 
 
-def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = DATA) -> Path:
+def publish(file: Path, *, name: str = "", stored_only: bool = False, data: Path = DATA) -> Path:
     """Compute what is missing, then write its tables, and return the published run's folder.
 
-    ``name`` labels the run besides its model and data. ``finished``: write what there is, make no edit.
+    ``name`` labels the run besides its model and data. ``stored_only``: write what there is, make no edit.
     """
     params = read_params(file)
     notebook = notebook_of(file)
@@ -48,7 +48,7 @@ def publish(file: Path, *, name: str = "", finished: bool = False, data: Path = 
         if not name and any(Path(each.partition("[")[0]).exists() for each in data_of):
             raise UserError(f"{file}: for data of your own, name the run with --name")
         made = import_module(f"helpers.{module}").publication(params)
-        written = publish_parts(made, Archive(data / paper, label=name), finished=finished)
+        written = publish_parts(made, Archive(data / paper, label=name), stored_only=stored_only)
     if data == DATA:
         write_list()
     return written

@@ -103,31 +103,31 @@ class Scorers:
         other = replace(self.sampling, seed=self.sampling.seed + 1)
         return replace(self, sampling=other)
 
-    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
+    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
         """Answers' scores as ``PeakRun.scores`` gives them, with ``top_before`` and ``top_after``.
 
-        With ``finished``, those in the store: nothing is computed.
+        With ``stored_only``, those in the store: nothing is computed.
         """
-        before, after = (self._kept("scores", each, finished) for each in (None, editor))
+        before, after = (self._kept("scores", each, stored_only) for each in (None, editor))
         if after.empty or before.empty:
             return after
         after = after.drop(columns="tokens")
         suffixes = "_before", "_after"
         return before.merge(after, on=KEYS, suffixes=suffixes, validate="1:1")
 
-    def named(self, editor: Editor | None = None, *, finished: bool = False) -> pd.DataFrame:
+    def named(self, editor: Editor | None = None, *, stored_only: bool = False) -> pd.DataFrame:
         """Known answers (``NAMED``) that responses name, a row each, or ``NOTHING``'s."""
-        return self._kept("named", editor, finished)
+        return self._kept("named", editor, stored_only)
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where an editor's answers are kept; without one, the unedited model's."""
         made = editor.settings() if editor else {"editor": "none"}
         return self.run.open({"mode": "scorers", **self.settings, **made})
 
-    def _kept(self, kind: str, editor: Editor | None, finished: bool) -> pd.DataFrame:
+    def _kept(self, kind: str, editor: Editor | None, stored_only: bool) -> pd.DataFrame:
         """A kind of table of the records whose edits were not given up."""
         results = self.results(editor)
-        if not finished:
+        if not stored_only:
             self.run.completed(results, partial(self._made, editor))
         cases = self.run.cases
         table = cases.read(results, kind)

@@ -72,7 +72,7 @@ def evaluations(
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
-    def tables(name: str, finished: bool) -> Tables:
+    def tables(name: str, stored_only: bool) -> Tables:
         return run_locators(
             lm,
             [name],
@@ -81,7 +81,7 @@ def evaluations(
             store=ResultsStore(RUNS / "klob"),
             seed=seed,
             permutations=permutations,
-            finished=finished,
+            stored_only=stored_only,
         )
 
     def part(name: str, table: str) -> Part:

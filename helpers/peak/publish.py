@@ -105,12 +105,12 @@ def part_of_records(
 ) -> Part:
     """A table of a run's records, as ``give`` makes it for an editor."""
 
-    def table(*, finished: bool = False) -> pd.DataFrame:
-        return small(give(editor, finished=finished))
+    def table(*, stored_only: bool = False) -> pd.DataFrame:
+        return small(give(editor, stored_only=stored_only))
 
     settings = editor.settings() if editor else {}
     return Part(
-        name, settings | run.ask_settings, table, partial(table, finished=True), run.cases.by_id
+        name, settings | run.ask_settings, table, partial(table, stored_only=True), run.cases.by_id
     )
 
 

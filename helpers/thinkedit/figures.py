@@ -91,23 +91,23 @@ def _caption_with_notes(runs: Sequence[Run], rule: Known, *words: str, notes: st
 
 def _by_graph(
     runs: Sequence[Run],
-    table_of_terms: Callable[..., Table],
+    make_table: Callable[..., Table],
     paper: Table,
     counts_of: Callable[[Table], str],
     rule: Known,
     mode: str = "",
 ) -> list[GraphPanel]:
-    """A panel for each run's model and graphs, own graphs first, then for each of the paper's models.
+    """A panel for each run, those on recalled graphs first, then for each of the paper's models.
 
-    ``table_of_terms`` is one of ``tables``' tables, ``counts_of`` words what ours are made from.
+    ``make_table`` is one of ``tables``' functions of terms, ``counts_of`` words what ours are made from.
     """
-    own_graphs_first = sorted(
+    runs_on_recalled_first = sorted(
         runs, key=lambda run: (not is_recalled(run), _order_of_size(run.about.source["model"]))
     )
     panels = []
-    for run in own_graphs_first:
+    for run in runs_on_recalled_first:
         run_mode = mode or _mode(run)
-        table = table_of_terms(_terms_without_app([run], rule), mode=run_mode)
+        table = make_table(_terms_without_app([run], rule), mode=run_mode)
         panels.append(
             GraphPanel(_kind_of_graph(run, run_mode), model_of(run), counts_of(table), table)
         )
@@ -192,7 +192,7 @@ def _in_order(runs: Sequence[Run]) -> list[Run]:
 
 
 def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by whose the graphs are, own ones first."""
+    """Runs by whose the graphs are: those on recalled graphs, then the others."""
     kinds = {
         "own graphs": [run for run in runs if is_recalled(run)],
         "other graphs": [run for run in runs if not is_recalled(run)],
