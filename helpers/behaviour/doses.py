@@ -159,13 +159,21 @@ def dose_slopes(run: Run) -> Figure:
         axes.axvline(0, color="0.4", linewidth=0.9)
         axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
     panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
-    changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
-    most, least = (f"change {DAMAGE[str(end)]}" for end in (changed.idxmax(), changed.idxmin()))
-    finding = f"Of {len(series)} doses {changed.max()} {most}, {changed.min() or 'none'} {least}"
-    if not changed.any():
-        finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
     note = "change for twice the value, t intervals; title: paired tests by relation"
-    return with_caption(fig, finding, f"{caption_of(run)}\n{note}")
+    return with_caption(fig, _changes_in_words(slopes), f"{caption_of(run)}\n{note}")
+
+
+def _changes_in_words(slopes: pd.DataFrame) -> str:
+    """Which measure most doses of a ``dose_table`` change, and which the fewest."""
+    count = len({key[:2] for key in slopes.index})
+    changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
+    if not changed.any():
+        return f"At no dose of these {count} is a change of any measure conclusive"
+    most = DAMAGE[str(changed.idxmax())]
+    least = DAMAGE[str(changed.idxmin())]
+    return (
+        f"Of {count} doses {changed.max()} change {most}, {changed.min() or 'none'} change {least}"
+    )
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
