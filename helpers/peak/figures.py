@@ -90,8 +90,19 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
         look: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": "black"}
         look |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
         axes.scatter(answers[state], rows, **look)
+    _shade_lists(axes, answers.assign(row=rows))
+    axes.set_yticks(rows, [without_mathematics(answer) for answer in answers["answer"]])
+    axes.set_xscale("log")
+    axes.set_ylim(-0.7, len(answers) - 0.3)
+    axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
+    return with_caption(fig, _lost_in_words(answers, states), title)
+
+
+def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
+    """Each list of answers behind its rows, and its label at the right; ``row`` is an answer's height."""
     starts = answers["list"] != answers["list"].shift()
-    for _, group in answers.assign(row=rows).groupby(starts.cumsum()):
+    for _, group in answers.groupby(starts.cumsum()):
         kind = group["list"].iloc[0]
         top = group["row"].max() + 0.5
         bottom = group["row"].min() - 0.5
@@ -100,15 +111,14 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
         label = {"target": "appended", **LISTS}[kind]
         middle = (top + bottom) / 2
         axes.text(1.01, middle, label, transform=axes.get_yaxis_transform(), va="center")
-    axes.set_yticks(rows, [without_mathematics(answer) for answer in answers["answer"]])
-    axes.set_xscale("log")
-    axes.set_ylim(-0.7, len(answers) - 0.3)
-    axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
-    correct_rows = answers[answers["list"] == "correct"]
-    lost = {s: (correct_rows[s] < correct_rows[states[0]] / 10).sum() for s in states[1:]}
-    counted = ", ".join(f"{n} of {len(correct_rows)} ({state})" for state, n in lost.items())
-    return with_caption(fig, f"Correct answers that lose nine tenths or more: {counted}", title)
+
+
+def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
+    """How many correct answers have less than a tenth of their first probability in each edited state."""
+    correct = answers[answers["list"] == "correct"]
+    lost = {state: (correct[state] < correct[states[0]] / 10).sum() for state in states[1:]}
+    counted = ", ".join(f"{n} of {len(correct)} ({state})" for state, n in lost.items())
+    return f"Correct answers that lose nine tenths or more: {counted}"
 
 
 @figure("03_lists", of="peak")
@@ -116,18 +126,24 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
     scores = scores_of(run)
     tables = {name: probabilities_table(t, answer_filter) for name, t in scores.items()}
-    contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
-    ahead = sum(is_positive(contrast) for contrast in contrasts)
     fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
     list_marks(axes, tables)
-    after = f"After {ahead} of {len(tables)} methods"
-    finding = f"{after} the correct answers are still more probable than the hard false ones"
-    if any(contrast.too_few_relations for contrast in contrasts):
-        finding = f"No test by relation: the records are of {contrasts[0].relations} relations"
     tested = "title: paired tests, p < 0.05, not corrected"
     notes = "; ".join([tested, *method_notes(run), *fewer_records(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
-    return with_caption(fig, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
+    return with_caption(
+        fig, _still_ahead_in_words(tables), f"{caption}\nMeans, 95 % intervals; {notes}"
+    )
+
+
+def _still_ahead_in_words(tables: Mapping[str, pd.DataFrame]) -> str:
+    """After how many methods correct answers are more probable than hard false ones, where that is tested."""
+    contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
+    if any(contrast.too_few_relations for contrast in contrasts):
+        return f"No test by relation: the records are of {contrasts[0].relations} relations"
+    ahead = sum(is_positive(contrast) for contrast in contrasts)
+    after = f"After {ahead} of {len(tables)} methods"
+    return f"{after} the correct answers are still more probable than the hard false ones"
 
 
 @_together("03_paper")
