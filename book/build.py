@@ -119,12 +119,12 @@ def narrow_figures(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True)
     names: dict[str, str] = {}
     for name, entry in published_figures().items():
-        drawn = entry.draw()
-        if in_one_column(drawn):
+        fig = entry.draw()
+        if in_one_column(fig):
             with in_style():
-                drawn.savefig(folder / f"{name}.png", dpi=200, bbox_inches="tight")
+                fig.savefig(folder / f"{name}.png", dpi=200, bbox_inches="tight")
             names |= {name: name, entry.title: name}
-        plt.close(drawn)
+        plt.close(fig)
     return names
 
 

@@ -78,8 +78,9 @@ def _add_thinkedit(rows: dict[tuple[str, str], dict[str, str]], runs: tuple[Run,
     stored = tuple(run for run in runs if "exact" in run.kinds and not thinkedit.is_recalled(run))
     if not stored:
         return
-    found = thinkedit.terms_of_runs(stored)
-    for row in thinkedit.as_text(thinkedit.technique_table(found, mode=MODE)).to_dict("records"):
+    terms = thinkedit.terms_of_runs(stored)
+    shown = thinkedit.as_text(thinkedit.technique_table(terms, mode=MODE))
+    for row in shown.table.to_dict("records"):
         label = method_label(row["method"])
         cells = {THINKEDIT[m]: row[m] + _paper_thinkedit(row["method"], m) for m in THINKEDIT}
         rows.setdefault((label, row["model"]), {}).update(cells)

@@ -48,10 +48,10 @@ def _peak(folder: Path) -> Iterator[str]:
         yield f"### {escaped(run.about.source['model'])} on {escaped(run.about.source['dataset'])}"
         marks = "with APP significantly better †, worse ‡"
         yield f"{escaped(caption_of(run))}. Percent, 95 % intervals; {marks}."
-        yield html(editing_table(by_record))
+        yield html(editing_table(by_record).table)
         settings = paper_setting(run.about.source["model"], run.about.source["dataset"])
         yield f"Next to the paper ({escaped(', '.join(settings))}); * is a slip there:"
-        yield html(beside_paper(by_record, settings, metrics=_PLAIN))
+        yield html(beside_paper(by_record, settings, metrics=_PLAIN).table)
 
 
 def _ablations(folder: Path) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _ablations(folder: Path) -> Iterator[str]:
             chosen = finished(metrics, [v for v in metrics if v.editor == editor])
             yield f"### {method_label(editor)}, {escaped(run.name)}"
             yield escaped(stored.described(*chosen.values())) + ". Percent."
-            yield html(editing_table(by_label(chosen)))
+            yield html(editing_table(by_label(chosen)).table)
 
 
 def _klob(folder: Path) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _klob(folder: Path) -> Iterator[str]:
         )
         for granularity in sorted(similarities["granularity"].unique()):
             yield f"Compared by {granularity}:"
-            yield html(criteria_text(similarities, sentences, granularity=granularity))
+            yield html(criteria_text(similarities, sentences, granularity=granularity).table)
 
 
 def _thinkedit(folder: Path) -> Iterator[str]:
@@ -95,11 +95,11 @@ def _chains(
         runs = tuple(run for run in stored if estimator in run.kinds)
         if not runs:
             continue
-        found = thinkedit.terms_of_runs(runs, estimator=estimator)
+        terms = thinkedit.terms_of_runs(runs, estimator=estimator)
         if estimator == "exact":
             words = f"{words}, {DEFAULT}"
         for mode in _MODES:
-            if mode not in set(found["mode"]):
+            if mode not in set(terms["mode"]):
                 continue
             yield f"### {graphs}, edits {mode}, {words}"
             yield escaped(thinkedit.caption_of_runs(runs, f"{estimator}, {mode}", kind=estimator))
@@ -108,8 +108,8 @@ def _chains(
                 " edit and the largest edit's share; n: edits (chains or facts). IFR: lower is better; CKP:"
                 " higher is better."
             )
-            table = thinkedit.as_text(thinkedit.technique_table(found, mode=mode), digits=3)
-            table = table.sort_values(
+            shown = thinkedit.as_text(thinkedit.technique_table(terms, mode=mode), digits=3)
+            table = shown.table.sort_values(
                 "model", key=lambda names: names.map(model_order), kind="stable"
             )
             yield html(table.set_index(["model", "method"]))

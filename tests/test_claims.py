@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from helpers.editing.editors import Variant
-from helpers.klob.metrics import edit_gains, layer_mass, locality_table
+from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
@@ -184,7 +184,8 @@ def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studi
 
 def test_sequences_of_notebook_04(studies):
     text = text_of("04")
-    after = {Variant(m): t for (m, n), t in sequence_metrics(studies).items() if n == 100}
+    metrics = sequence_metrics(studies)
+    after = {Variant(key.method): table for key, table in metrics.items() if key.edits == 100}
     tests = peak_findings.app_findings(after, EDITORS, alone=False)
     assert "In this sequence APP still reduces FT-M's damage after a hundred edits" in text
     assert measures(tests, "APP reduces perturbation", "holds") == {
@@ -200,16 +201,17 @@ def test_locators_of_notebook_05():
         "Logit attribution has the highest value (0.42), knowledge neurons have the lowest" in text
     )
     kinds = run.joined("similarities"), run.joined("sentences")
-    table = criteria_table(*kinds, granularity="neuron")
+    table = criteria_table(*kinds, granularity="neuron").table
     real = table[~table["locator"].isin(["random", "constant"])]
     means = real[real["criterion"] == "consistency"].set_index("locator")["mean"]
     assert (means.idxmax(), means.idxmin()) == ("logit-neuron", "knowledge-neurons")
     assert "best layers better than another fact's** (12 facts)" in text
     gains = edit_gains(run.joined("edits"))
-    tested = locality_table(gains, layer_mass(run.joined("layers"), gains.index))
+    mass = layer_mass(run.joined("layers"), gains.index)
+    tested = locality_table(gains, mass)
     assert len(gains) == 12
     assert tested["p_value"].min() > 0.05
-    assert tested.attrs["twins"] == {"logit-neuron": "activation"}
+    assert profile_twins(mass) == {"logit-neuron": "activation"}
     tops = tested[(tested["pairing"] == "specific") & (tested["locator"] != "random")]["high"]
     assert "reaches only 0.16 (0.04 to 0.29), which four of the seven locators' intervals" in text
     assert (int((tops > 0.16).sum()), len(tops)) == (4, 7)
@@ -223,7 +225,7 @@ def test_wordings_of_notebook_05():
     ends = papers[["consistency", "relevance"]].agg(["min", "max"]).round(2)
     assert ends.to_dict("list") == {"consistency": [0.12, 0.31], "relevance": [0.0, 0.07]}
     assert "0.18 to 0.38 in wordings that the paper prints, and 0.28 to 0.48" in text
-    table = wordings_text(kinds[0], granularity="neuron").iloc[:6]
+    table = wordings_text(kinds[0], granularity="neuron").table.iloc[:6]
     printed, corrected = (
         table[name].str.split().str[0].astype(float) for name in ("as printed", "corrected")
     )

@@ -8,7 +8,8 @@ are compared, has others, so that an edit that changes nothing loses nothing bey
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 
@@ -16,13 +17,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.behaviour.scorers import AGAIN, UNEDITED, named_table
+from helpers.behaviour.scorers import UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
 from helpers.peak.findings import FACTORS
 from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
-from helpers.results.notes import with_power, with_relations
+from helpers.results.notes import ShownTable, with_power, with_relations
 from helpers.results.statistics import (
     LEVEL,
     Contrast,
@@ -63,6 +64,15 @@ GENERATED = {  # scorers that search responses for o*
 SCORERS = {**ASKED, **GENERATED}
 _FRACTIONS = ("tokens", "tokens, paraphrases", "choice")  # of many values; the others are shares
 _ENDS = [100 * LEVEL / 2, 100 - 100 * LEVEL / 2]  # percentiles of a 95 % interval
+_AGREEMENT_COLUMNS = [
+    "scorer",
+    "other",
+    "rank correlation",
+    "same",
+    "opposite",
+    "inconclusive",
+    "n",
+]
 _RIGHT = {"choice": "target", "yes": "yes", "negated": "no"}
 _TOKENS = {"edit": "tokens", "paraphrase": "tokens, paraphrases"}
 _PREDICTED = {
@@ -144,16 +154,18 @@ def _named_in_samples(named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
     tables = {n: t.astype({"list": str}) for n, t in run.tables.items()}
-    methods = [name for name in tables if named_table(name) in tables]
+    bare = [key.method for key in run.keys if key.is_method]
+    methods = [method for method in bare if named_table(method) in tables]
     states = [UNEDITED, *methods]
-    named = {s: tables[named_table(s)].astype({"form": str}) for s in (*states, AGAIN)}
+    named = {state: tables[named_table(state)].astype({"form": str}) for state in states}
+    named_again = tables[named_table(UNEDITED, again=True)].astype({"form": str})
     relations = {int(case): name for case, name in run.about.caption["relations"].items()}
     scores = {method: tables[method].astype({"role": str}) for method in methods}
     first = max(scores.values(), key=len)
     scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
     measures = {}
     for state in states:
-        lists = lists_in_text(named[AGAIN], named[state])
+        lists = lists_in_text(named_again, named[state])
         table = successes(scores[state], named[state]).join(lists)
         levels = [table.index, table.index.map(relations).rename("relation")]
         label = state if state == UNEDITED else method_label(state)
@@ -161,7 +173,7 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     return measures
 
 
-def scorer_table(states: Metrics) -> pd.DataFrame:
+def scorer_table(states: Metrics) -> ShownTable:
     """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
     rows = {
         state: {s: in_points(interval(table[s], kind_of_scorer(s))) for s in SCORERS if s in table}
@@ -176,9 +188,7 @@ def kind_of_scorer(scorer: str) -> Kind:
     return "fraction" if scorer in _FRACTIONS else "share"
 
 
-def app_price_table(
-    states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")
-) -> pd.DataFrame:
+def app_price_table(states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")) -> ShownTable:
     """Success of edits without and with APP under some scorers, on the same records: what APP costs.
 
     Shares in percent, and their paired difference with its interval; *Holm* shows which differences
@@ -210,7 +220,7 @@ def app_price_table(
     return with_relations(table.set_index(["method", "scorer"]), samples)
 
 
-def agreement(states: Metrics) -> pd.DataFrame:
+def agreement(states: Metrics) -> ShownTable:
     """How far two scorers order the methods alike: a row a pair of scorers, as text.
 
     ``rank correlation``: Spearman's, over ``distinct`` methods, with the bootstrap interval over units
@@ -219,37 +229,79 @@ def agreement(states: Metrics) -> pd.DataFrame:
     ``opposite`` names those that change places, and the rest is ``inconclusive``.
     """
     methods = distinct(state for state in states if state != UNEDITED)
-    shared = [s for s in SCORERS if all(s in states[method] for method in methods)]
-    by_scorer = {s: pd.concat([states[m][s] for m in methods], axis=1) for s in shared}
-    records = reduce(pd.Index.union, (values.index for values in by_scorer.values()))
-    weights = _drawn_weights(pd.Series(1.0, records))
-    ranks, orders, counts = {}, {}, {}
-    for scorer, table in by_scorer.items():
-        values = table.reindex(records).to_numpy(float)
-        known = ~np.isnan(values).any(axis=1)
-        used = weights[:, known]
-        means = (used @ values[known] / used.sum(axis=1, keepdims=True)).round(9)
-        ranks[scorer] = stats.rankdata(means, axis=1) - (len(methods) + 1) / 2
-        orders[scorer] = _orders(table.dropna(), kind_of_scorer(scorer))
-        counts[scorer] = int(known.sum())
+    values = values_by_scorer(states, methods)
+    samples = [column for table in values.values() for _, column in table.dropna().items()]
+    orders = orders_of_methods(values)
     rows = []
-    for one, two in combinations(ranks, 2):
-        rho = _spearman(ranks[one], ranks[two])
-        defined = np.isnan(rho).mean() < LEVEL  # not where a scorer orders nothing, or seldom
-        low, high = np.nanpercentile(rho[1:], _ENDS) if defined else (np.nan, np.nan)
-        correlation = Estimate(rho[0], low, high, min(counts[one], counts[two]))
-        both = {pair: orders[one][pair] * orders[two][pair] for pair in orders[one]}
-        names = {(i, j): f"{methods[i]} / {methods[j]}" for i, j in both}
-        opposite = [names[pair] for pair, sign in both.items() if sign < 0]
-        signs = [*both.values()]
-        counted = signs.count(1), ", ".join(opposite) or "none", signs.count(0)
-        rows.append((one, two, with_interval(correlation), *counted, correlation.n))
-    columns = ["scorer", "other", "rank correlation", "same", "opposite", "inconclusive", "n"]
-    samples = (column for table in by_scorer.values() for _, column in table.dropna().items())
-    return with_relations(pd.DataFrame(rows, columns=columns), samples)
+    for first, second in combinations(orders, 2):
+        correlation = order_correlation(orders[first], orders[second])
+        pairs = pairs_by_agreement(orders[first], orders[second])
+        opposite = [f"{methods[i]} / {methods[j]}" for i, j in pairs["opposite"]]
+        rows.append(
+            {
+                "scorer": first,
+                "other": second,
+                "rank correlation": with_interval(correlation),
+                "same": len(pairs["same"]),
+                "opposite": ", ".join(opposite) or "none",
+                "inconclusive": len(pairs["inconclusive"]),
+                "n": correlation.n,
+            }
+        )
+    return with_relations(pd.DataFrame(rows, columns=_AGREEMENT_COLUMNS), samples)
 
 
-def list_table(states: Metrics) -> pd.DataFrame:
+@dataclass(frozen=True, eq=False)
+class MethodOrder:
+    """How a scorer orders methods, which are named by their indices."""
+
+    ranks: Numbers  # [1 + draws, methods], centred: in the sample, then in draws of its units
+    signs: dict[tuple[int, int], int]  # of pairs of methods: see ``signs_of_pairs``
+    n: int  # records with a value for each method
+
+
+def values_by_scorer(states: Metrics, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """For each scorer that all methods have its values, [records, methods]."""
+    scorers = [s for s in SCORERS if all(s in states[method] for method in methods)]
+    return {s: pd.concat([states[method][s] for method in methods], axis=1) for s in scorers}
+
+
+def orders_of_methods(values: Mapping[str, pd.DataFrame]) -> dict[str, MethodOrder]:
+    """Each scorer's order of the methods, in the same draws of units for all scorers."""
+    records = reduce(pd.Index.union, (table.index for table in values.values()))
+    weights = _drawn_weights(pd.Series(1.0, records))
+    orders = {}
+    for scorer, table in values.items():
+        aligned = table.reindex(records).to_numpy(float)  # [records, methods]
+        is_complete = ~np.isnan(aligned).any(axis=1)
+        complete_weights = weights[:, is_complete]
+        sums = complete_weights @ aligned[is_complete]  # [1 + draws, methods]
+        means = (sums / complete_weights.sum(axis=1, keepdims=True)).round(9)
+        ranks = stats.rankdata(means, axis=1) - (means.shape[1] + 1) / 2
+        signs = signs_of_pairs(table.dropna(), kind_of_scorer(scorer))
+        orders[scorer] = MethodOrder(ranks, signs, int(is_complete.sum()))
+    return orders
+
+
+def order_correlation(first: MethodOrder, second: MethodOrder) -> Estimate:
+    """Spearman's correlation of two orders of the methods, with its bootstrap interval."""
+    rho = _spearman(first.ranks, second.ranks)  # [1 + draws]
+    low, high = float("nan"), float("nan")
+    if np.isnan(rho).mean() < LEVEL:  # not where a scorer orders nothing, or seldom
+        low, high = np.nanpercentile(rho[1:], _ENDS)
+    return Estimate(rho[0], low, high, min(first.n, second.n))
+
+
+def pairs_by_agreement(first: MethodOrder, second: MethodOrder) -> dict[str, list[tuple[int, int]]]:
+    """Pairs of methods by whether two scorers order them the same, in opposite ways, or neither."""
+    pairs: dict[str, list[tuple[int, int]]] = {"same": [], "opposite": [], "inconclusive": []}
+    words = {1: "same", -1: "opposite", 0: "inconclusive"}
+    for pair, sign in first.signs.items():
+        pairs[words[sign * second.signs[pair]]].append(pair)
+    return pairs
+
+
+def list_table(states: Metrics) -> ShownTable:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
@@ -287,8 +339,8 @@ def list_table(states: Metrics) -> pd.DataFrame:
     least = [100 * detectable(change) for change in recall_changes.values()]
     tested_n = shown.loc[[*recall_changes], "n"]
     titled = shown.rename(columns=LIST_TITLES)
-    with_power(titled, least, tested_n, unit=" points of list recall")
-    return with_relations(titled, recall_changes.values())
+    with_least = with_power(titled, least, tested_n, unit=" points of list recall")
+    return with_relations(with_least, recall_changes.values())
 
 
 def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
@@ -297,7 +349,7 @@ def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
     return int((before.notna() & after.notna()).sum())
 
 
-def prediction_table(states: Metrics) -> pd.DataFrame:
+def prediction_table(states: Metrics) -> ShownTable:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
@@ -388,22 +440,24 @@ def _drawn_weights(records: pd.Series) -> Numbers:
         units = pd.factorize(records.index.get_level_values("relation"))[0]
     number = int(units.max()) + 1
     rng = np.random.default_rng(0)
-    drawn = rng.multinomial(number, np.full(number, 1 / number), size=2000)
-    return np.vstack([np.ones(n), drawn[:, units]])
+    counts = rng.multinomial(number, np.full(number, 1 / number), size=2000)  # [draws, units]
+    return np.vstack([np.ones(n), counts[:, units]])
 
 
 def _spearman(one: Numbers, two: Numbers) -> Numbers:
     """Spearman's correlation of centred ranks, row by row; NaN where one side is constant."""
-    together, *alone = ((x * y).sum(axis=1) for x, y in ((one, two), (one, one), (two, two)))
+    products = (one * two).sum(axis=1)
+    squares_of_one = (one * one).sum(axis=1)
+    squares_of_two = (two * two).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return together / np.sqrt(alone[0] * alone[1])
+        return products / np.sqrt(squares_of_one * squares_of_two)
 
 
-def _orders(values: pd.DataFrame, kind: Kind) -> dict[tuple[int, int], int]:
+def signs_of_pairs(values: pd.DataFrame, kind: Kind) -> dict[tuple[int, int], int]:
     """1 where the first of two methods (columns) is higher, -1 where lower, 0 where that is inconclusive."""
-    found = {}
+    signs = {}
     for i, j in combinations(range(values.shape[1]), 2):
         test = paired(values.iloc[:, j], values.iloc[:, i], kind)
-        decided = test.p_value < LEVEL
-        found[i, j] = int(np.sign(test.difference.mean)) if decided else 0
-    return found
+        is_decided = test.p_value < LEVEL
+        signs[i, j] = int(np.sign(test.difference.mean)) if is_decided else 0
+    return signs

@@ -32,7 +32,7 @@ from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import caption_of, metric_contrast, scores_of
-from helpers.results.archive import Run
+from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
@@ -40,7 +40,7 @@ from helpers.results.style import PALETTE, marked, with_caption
 from helpers.scoring.answers import resolve_owners
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
-_LOCALITY = "locality: "  # how the name of a variant's stored table of shifts begins
+_LOCALITY = "locality"  # the kind of a variant's stored table of shifts
 SERIES = ["method", "field", "measure"]
 DAMAGE = {"LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF", "kl_alone": "KL", "top5_alone": "top 5"}
 DAMAGE |= {"kl_stated": "KL, stated", "top5_stated": "top 5, stated"}
@@ -110,13 +110,12 @@ def next_token_scores(
 def doses_of(run: Run) -> pd.Series:
     """Values of the measures ``DAMAGE`` by method, field, dose, case_id, relation and measure."""
     measures = {}
-    for name in run.tables:
-        variant_name = name.removeprefix(_LOCALITY)
-        if name.startswith(_LOCALITY) and variant_name in run.tables:
-            shifts = run.tables[name].pivot_table(["kl", "top5"], "case_id", "asked")
+    for key in run.keys:
+        if key.kind == _LOCALITY and key.method in run.tables:
+            shifts = run.tables[str(key)].pivot_table(["kl", "top5"], "case_id", "asked")
             shifts.columns = shifts.columns.map("_".join)
-            metrics = metrics_table(scores_of(run, only=[variant_name])[variant_name])
-            measures[Variant.parse(variant_name)] = metrics.join(shifts)
+            metrics = metrics_table(scores_of(run, only=[key.method])[key.method])
+            measures[Variant.parse(key.method)] = metrics.join(shifts)
     by_dose = {}
     for variant, table in measures.items():
         preset = Variant(variant.method)
@@ -153,15 +152,13 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
 
 
-@figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=("locality",))
+@figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=(_LOCALITY,))
 def dose_slopes(run: Run) -> Figure:
     """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
     slopes = dose_table(doses_of(run))
     series = list(dict.fromkeys(key[:2] for key in slopes.index))
     rows = np.arange(len(series))[::-1]
-    picture, panels = plt.subplots(
-        1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True
-    )
+    fig, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True)
     for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
         unit = "nats" if "KL" in title else "points"
         scale = 1 if unit == "nats" else 100
@@ -170,13 +167,21 @@ def dose_slopes(run: Run) -> Figure:
         axes.axvline(0, color="0.4", linewidth=0.9)
         axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
     panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
-    changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
-    most, least = (f"change {DAMAGE[str(end)]}" for end in (changed.idxmax(), changed.idxmin()))
-    finding = f"Of {len(series)} doses {changed.max()} {most}, {changed.min() or 'none'} {least}"
-    if not changed.any():
-        finding = f"At no dose of these {len(series)} is a change of any measure conclusive"
     note = "change for twice the value, t intervals; title: paired tests by relation"
-    return with_caption(picture, finding, f"{caption_of(run)}\n{note}")
+    return with_caption(fig, _changes_in_words(slopes), f"{caption_of(run)}\n{note}")
+
+
+def _changes_in_words(slopes: pd.DataFrame) -> str:
+    """Which measure most doses of a ``dose_table`` change, and which the fewest."""
+    count = len({key[:2] for key in slopes.index})
+    changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
+    if not changed.any():
+        return f"At no dose of these {count} is a change of any measure conclusive"
+    most = DAMAGE[str(changed.idxmax())]
+    least = DAMAGE[str(changed.idxmin())]
+    return (
+        f"Of {count} doses {changed.max()} change {most}, {changed.min() or 'none'} change {least}"
+    )
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
@@ -184,4 +189,4 @@ def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         settings = {"locality": VERSION, **editor.settings()}
-        yield Part(_LOCALITY + name, settings, make, cases=run.cases.by_id)
+        yield Part(str(TableKey(_LOCALITY, name)), settings, make, cases=run.cases.by_id)

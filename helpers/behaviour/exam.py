@@ -8,7 +8,7 @@ log-probability of tokens, perplexity is exp(-s), and the answer with the highes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -16,12 +16,11 @@ import numpy as np
 import pandas as pd
 
 from helpers.paths import PACKAGED
-from helpers.peak.ablations import SequenceTable
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import editors_of, scored_part, sequence_parts
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import Asked, PeakRun
-from helpers.results.archive import Run
+from helpers.results.archive import Run, TableKey
 from helpers.results.publish import Part
 from helpers.results.statistics import Estimate, mean_interval, paired
 from helpers.results.text import in_points, with_interval
@@ -33,9 +32,9 @@ FOLDER = PACKAGED / "ability"
 TEXTS = ("austen", "carroll")
 PARTS = {"austen": 1, "carroll": 1, "facts": 5}
 CHECKPOINTS = (10, 40)  # edits in sequence
-_TABLES = "ability: "  # how the names of stored tables begin
-_ALONE = ", alone"
-_IN_SEQUENCE = ", in sequence: "
+ABILITY = "ability"  # the kind of the exam's stored tables, and their modes
+ALONE = "alone"
+IN_SEQUENCE = "in sequence"
 
 
 @cache
@@ -72,44 +71,18 @@ def part_of_exam(edited: Sequence[PeakRecord], record: PeakRecord) -> Asked:
     return record_questions, pd.DataFrame(keys, columns=KEYS)
 
 
-@dataclass(frozen=True)
-class ExamTable:
-    """The table of the exam after edits by a method: alone, or after ``edits`` of them in sequence."""
-
-    method: str
-    edits: int | None = None  # in sequence; None: each edit alone
-
-    @classmethod
-    def parse(cls, name: str) -> ExamTable | None:
-        """What the table of this name is of; None if it is not of the exam."""
-        if not name.startswith(_TABLES):
-            return None
-        method, _, edits = name.removeprefix(_TABLES).partition(_IN_SEQUENCE)
-        return cls(method, int(edits)) if edits else cls(method.removesuffix(_ALONE))
-
-    def __str__(self) -> str:
-        return _TABLES + self.state
-
-    @property
-    def state(self) -> str:
-        """The edited model in words: ``rome, alone`` or ``rome, in sequence: 10``."""
-        order = _ALONE if self.edits is None else f"{_IN_SEQUENCE}{self.edits}"
-        return self.method + order
-
-
 def exam_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     """The exam of the methods in ``ability``: of the run's edits alone, then of its first in sequence."""
     methods = params["ability"]
     for method, editor in editors_of(run, methods, params).items():
-        yield scored_part(str(ExamTable(method)), examined(run), editor)
+        yield scored_part(str(TableKey(ABILITY, method, ALONE)), examined(run), editor)
     records = run.data.records[: CHECKPOINTS[-1]]
     checkpoints = [count for count in CHECKPOINTS if count <= len(records)]
     together = examined(replace(run, data=replace(run.data, records=records)), records)
     of_exam = {**params, "sequences": methods, "checkpoints": checkpoints}
     for part in sequence_parts(together, of_exam):
-        sequence = SequenceTable.parse(part.name)
-        assert sequence is not None
-        yield replace(part, name=str(ExamTable(sequence.method, sequence.edits)))
+        sequence = TableKey.parse(part.name)
+        yield replace(part, name=str(replace(sequence, kind=ABILITY, mode=IN_SEQUENCE)))
 
 
 def ability_table(run: Run) -> pd.DataFrame:
@@ -118,37 +91,62 @@ def ability_table(run: Run) -> pd.DataFrame:
     Intervals of edits made alone are over the edited records' relations. After a sequence of edits there is
     one edited model: its intervals are over the parts of the exam.
     """
-    rows: dict[str, dict[str, str]] = {}
-    for name in run.tables:
-        exam_table = ExamTable.parse(name)
-        if exam_table is None:
-            continue
-        row = rows.setdefault(exam_table.state, {})
-        stored = run.tables[name]
-        relations = stored["case_id"].astype(str).map(run.about.caption.get("relations", {}))
-        alone = exam_table.edits is None and relations.notna().all()
-        keys = [*KEYS, *(["relation"] if alone else [])]
-        scores = stored.assign(relation=relations).set_index(keys)
-        scores = scores[["tokens", "sum_before", "sum_after"]].astype(float)
-        sums = scores[["sum_before", "sum_after"]]
-        means = sums.div(scores["tokens"], axis=0)
-        for text in TEXTS:
-            of_text = -means.xs(text, level="role")
-            before, after = of_text["sum_before"], of_text["sum_after"]
-            change = mean_interval(after - before)
-            low, high = np.exp([change.low, change.high])
-            ratio = Estimate(np.exp(change.mean), low, high, change.n)
-            row[f"perplexity, {text}"] = " → ".join(
-                f"{np.exp(x.mean()):.1f}" for x in (before, after)
-            )
-            row[f"ratio, {text}"] = with_interval(ratio, digits=3)
-        facts = means.xs("facts", level="role")
-        chosen = [facts[m].unstack("answer_index").idxmax(axis=1) for m in sums.columns.astype(str)]
-        record = [level for level in keys if level in ("case_id", "relation")]
-        shares = [each.eq(0).astype(float).groupby(level=record).mean() for each in chosen]
-        row["right answers"] = " → ".join(f"{100 * x.mean():.1f}" for x in shares)
-        row["change"] = in_points(paired(shares[0], shares[1], "fraction").difference, signed=True)
+    rows = {}
+    for key in run.keys:
+        if key.kind == ABILITY:
+            means = mean_scores(run, key)
+            row: dict[str, str] = {}
+            for text in TEXTS:
+                row |= perplexity_cells(text, pd.DataFrame(means.xs(text, level="role")))
+            row |= right_answer_cells(pd.DataFrame(means.xs("facts", level="role")))
+            state = str(replace(key, kind=""))  # such as "rome, in sequence: 10"
+            rows[state] = row
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def mean_scores(run: Run, key: TableKey) -> pd.DataFrame:
+    """Mean log-probability of each answer's tokens, columns ``before`` and ``after``.
+
+    The index has ``KEYS``, and the record's relation where that is the unit: of edits made alone.
+    """
+    stored = run.tables[str(key)]
+    relations = stored["case_id"].astype(str).map(run.about.caption.get("relations", {}))
+    levels = list(KEYS)
+    if key.mode == ALONE and relations.notna().all():
+        levels.append("relation")
+    scores = stored.assign(relation=relations).set_index(levels)
+    tokens = scores["tokens"].astype(float)
+    sums = {"before": scores["sum_before"], "after": scores["sum_after"]}
+    return pd.DataFrame({moment: sums[moment].astype(float) / tokens for moment in sums})
+
+
+def perplexity_cells(text: str, means: pd.DataFrame) -> dict[str, str]:
+    """Perplexity of a text's passages before → after, and the ratio with its interval."""
+    before, after = -means["before"], -means["after"]
+    change = mean_interval(after - before)
+    low, high = np.exp([change.low, change.high])
+    ratio = Estimate(np.exp(change.mean), low, high, change.n)
+    return {
+        f"perplexity, {text}": f"{np.exp(before.mean()):.1f} → {np.exp(after.mean()):.1f}",
+        f"ratio, {text}": with_interval(ratio, digits=3),
+    }
+
+
+def right_answer_cells(means: pd.DataFrame) -> dict[str, str]:
+    """Percent of the questions whose first answer has the highest score, before → after, and the change."""
+    record_levels = [level for level in means.index.names if level in ("case_id", "relation")]
+
+    def shares_of(moment: str) -> pd.Series:
+        """Share of each record's questions that are answered right."""
+        most_probable = means[moment].unstack("answer_index").idxmax(axis=1)
+        return most_probable.eq(0).astype(float).groupby(level=record_levels).mean()
+
+    before, after = shares_of("before"), shares_of("after")
+    change = paired(before, after, "fraction").difference
+    return {
+        "right answers": f"{100 * before.mean():.1f} → {100 * after.mean():.1f}",
+        "change": in_points(change, signed=True),
+    }
 
 
 def _named(question: Question, subjects: set[str]) -> bool:

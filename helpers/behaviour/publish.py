@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from helpers.behaviour.scorers import AGAIN, SAMPLED, UNEDITED, Scorers, named_table
+from helpers.behaviour.scorers import SAMPLED, UNEDITED, Scorers, named_table
 from helpers.peak.publish import editors_of, part_of_records, peak_run, publication_of
 from helpers.results.publish import Publication
 
@@ -17,7 +17,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     scorers = Scorers(run, params["samples"], replace(SAMPLED, seed=params["seed"]))
     parts = [
         part_of_records(named_table(UNEDITED), run, scorers.named),
-        part_of_records(named_table(AGAIN), run, scorers.again().named),
+        part_of_records(named_table(UNEDITED, again=True), run, scorers.again().named),
     ]
     for method, editor in editors_of(run, params["scorers"], params).items():
         parts.append(part_of_records(method, run, scorers.scores, editor))

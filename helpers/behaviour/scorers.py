@@ -27,13 +27,14 @@ from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, diagnostics_table, edit_request, questions, score_records
+from helpers.results.archive import NAMED_BY, TableKey
 from helpers.results.store import Results, flag_unusable
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import fold, mentions, starts, unaccented
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
 VERSION = 3  # raise it when what counts as naming an answer changes
-UNEDITED, AGAIN = "unedited", "unedited, again"
+UNEDITED = "unedited"
 NAMED = ["case_id", "form", "sample", "list", "answer_index"]
 NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
 FORMS = ("free", "asked", "chat")  # of responses
@@ -51,9 +52,9 @@ SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
 SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
 
 
-def named_table(state: str) -> str:
-    """Name of the stored table of the known answers that a state's responses name."""
-    return f"named by {state}"
+def named_table(state: str, *, again: bool = False) -> str:
+    """Name of the stored table of the known answers that a state's responses name, or ``again`` do."""
+    return str(TableKey(NAMED_BY, state, "again" if again else ""))
 
 
 def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
@@ -102,31 +103,31 @@ class Scorers:
         other = replace(self.sampling, seed=self.sampling.seed + 1)
         return replace(self, sampling=other)
 
-    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
+    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
         """Answers' scores as ``PeakRun.scores`` gives them, with ``top_before`` and ``top_after``.
 
-        With ``finished``, those in the store: nothing is computed.
+        With ``stored_only``, those in the store: nothing is computed.
         """
-        before, after = (self._kept("scores", each, finished) for each in (None, editor))
+        before, after = (self._kept("scores", each, stored_only) for each in (None, editor))
         if after.empty or before.empty:
             return after
         after = after.drop(columns="tokens")
         suffixes = "_before", "_after"
         return before.merge(after, on=KEYS, suffixes=suffixes, validate="1:1")
 
-    def named(self, editor: Editor | None = None, *, finished: bool = False) -> pd.DataFrame:
+    def named(self, editor: Editor | None = None, *, stored_only: bool = False) -> pd.DataFrame:
         """Known answers (``NAMED``) that responses name, a row each, or ``NOTHING``'s."""
-        return self._kept("named", editor, finished)
+        return self._kept("named", editor, stored_only)
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where answers under an editor's edits are kept; without an editor, those of the unedited model."""
         made = editor.settings() if editor else {"editor": "none"}
         return self.run.open({"mode": "scorers", **self.settings, **made})
 
-    def _kept(self, kind: str, editor: Editor | None, finished: bool) -> pd.DataFrame:
+    def _kept(self, kind: str, editor: Editor | None, stored_only: bool) -> pd.DataFrame:
         """A kind of table of the records whose edits were not given up."""
         results = self.results(editor)
-        if not finished:
+        if not stored_only:
             self.run.completed(results, partial(self._made, editor))
         cases = self.run.cases
         table = cases.read(results, kind)

@@ -8,8 +8,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -130,9 +132,10 @@ def reading() -> Figure:
 @figure("05_evaluation", needs=("similarities", "sentences", "null"), **PUBLISHED)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
-    table = criteria_table(
+    criteria = criteria_table(
         run.joined("similarities"), run.joined("sentences"), granularity=granularity, share=share
     )
+    table = criteria.table
     null = run.joined("null").query(
         "granularity == @granularity and share == @share and shuffled == 'all'"
     )
@@ -147,16 +150,20 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         axes.set_title(title, loc="left", fontsize=9)
         axes.locator_params(axis="x", nbins=4)
         axes.set_yticks(range(len(names)), [LABELS[name] for name in names])
+    data = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
+    note = f"95 % intervals, {criteria.note}; ◇ what chance gives"
+    return with_caption(fig, _similarity_in_words(table, granularity), f"{data}\n{note}")
+
+
+def _similarity_in_words(table: pd.DataFrame, granularity: str) -> str:
+    """The locators' lowest and highest RSim, without controls, from a ``criteria_table``."""
     without_controls = table[~table["locator"].isin(CONTROLS)]
     ranges = without_controls.groupby("criterion")["mean"].agg(["min", "max"])
     wordings = _range_text(ranges.T["consistency"])
     chains = _range_text(ranges.T["relevance"])
-    finding = (
+    return (
         f"Wordings of a fact share {granularity}s (RSim {wordings}), a fact and its chain {chains}"
     )
-    data = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    note = f"95 % intervals, {table.attrs['below']}; ◇ what chance gives"
-    return with_caption(fig, finding, f"{data}\n{note}")
 
 
 def _range_text(ends: pd.Series) -> str:
@@ -188,34 +195,52 @@ def layer_curves(run: Run) -> Figure:
     fig, (upper, lower) = plt.subplots(
         2, 1, figsize=(7.2, height + 3.0), sharex=True, height_ratios=[1.6, height + 0.4]
     )
+    _draw_gain(upper, gain)
+    shares = np.array([mass[name].mean(axis=0) for name in names])  # [locators, layers]
+    image = _draw_mass(lower, shares, [LABELS[name] for name in names])
+    fig.colorbar(image, ax=lower, label="share of mass", aspect=12)
+    data = _edits_in_words(run, gains, mass)
+    caption = f"{data}\nMeans over facts, 95 % band; late: the last fifth"
+    return with_caption(fig, _late_layers_in_words(gain, shares), caption)
+
+
+def _draw_gain(axes: Axes, gain: NDArray[np.floating]) -> None:
+    """The mean gain at each layer and its band, from [facts, layers]."""
     layers = np.arange(gain.shape[1])
     intervals = [mean_interval(gain_of_layer) for gain_of_layer in gain.T]
     lows = [interval.low for interval in intervals]
     highs = [interval.high for interval in intervals]
-    upper.plot(layers, gain.mean(axis=0), color="black")
-    upper.fill_between(layers, lows, highs, color="0.8")
-    upper.set_ylabel("gain [nats]")
+    axes.plot(layers, gain.mean(axis=0), color="black")
+    axes.fill_between(layers, lows, highs, color="0.8")
+    axes.set_ylabel("gain [nats]")
     edits = "Edit of one layer: gain of the new answer at other wordings"
-    upper.set_title(f"{edits}, n = {len(gain)} facts", loc="left", fontsize=9)
-    shares = np.array([mass[name].mean(axis=0) for name in names])
-    image = lower.imshow(shares, aspect="auto", cmap="cividis", norm=PowerNorm(0.5, vmin=0))
+    axes.set_title(f"{edits}, n = {len(gain)} facts", loc="left", fontsize=9)
+
+
+def _draw_mass(axes: Axes, shares: NDArray[np.floating], labels: Sequence[str]) -> AxesImage:
+    """A strip of layers for each labelled locator, from [locators, layers]; the highest is marked."""
+    image = axes.imshow(shares, aspect="auto", cmap="cividis", norm=PowerNorm(0.5, vmin=0))
     peaks = shares.argmax(axis=1)
-    lower.plot(peaks, range(len(names)), "o", color="white", markeredgecolor="black", ms=4)
-    lower.set_yticks(range(len(names)), [LABELS[name] for name in names])
-    lower.set_xlabel("layer")
-    lower.set_title("Located mass, share of the fact's; ○ the highest", loc="left", fontsize=9)
-    lower.grid(visible=False)
-    fig.colorbar(image, ax=lower, label="share of mass", aspect=12)
-    is_late = layers >= 0.8 * len(layers)
+    axes.plot(peaks, range(len(labels)), "o", color="white", markeredgecolor="black", ms=4)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_xlabel("layer")
+    axes.set_title("Located mass, share of the fact's; ○ the highest", loc="left", fontsize=9)
+    axes.grid(visible=False)
+    return image
+
+
+def _late_layers_in_words(gain: NDArray[np.floating], shares: NDArray[np.floating]) -> str:
+    """How many locators point to the last fifth of the layers, and what edits there gain less."""
+    layer_count = gain.shape[1]
+    is_late = np.arange(layer_count) >= 0.8 * layer_count
+    pointing_late = int(is_late[shares.argmax(axis=1)].sum())
     gain_early = gain[:, ~is_late].mean(axis=1)  # [facts]
     gain_late = gain[:, is_late].mean(axis=1)
     loss = mean_interval(gain_early - gain_late)
-    finding = (
-        f"{int(is_late[peaks].sum())} of {len(names)} locators point to late layers; "
+    return (
+        f"{pointing_late} of {len(shares)} locators point to late layers; "
         f"edits there gain {loss.mean:.1f} [{loss.low:.1f}, {loss.high:.1f}] nats less"
     )
-    data = _edits_in_words(run, gains, mass)
-    return with_caption(fig, finding, f"{data}\nMeans over facts, 95 % band; late: the last fifth")
 
 
 @figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
@@ -238,9 +263,14 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
         axes.set_title(words, loc="left", fontsize=9)
     left.set_yticks(range(len(names)), [LABELS[name] for name in names])
     left.legend(loc="upper right", fontsize=7)
+    note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
+    caption = f"{_edits_in_words(run, gains, mass)}\n{note}"
+    return with_caption(fig, _locality_in_words(differences), caption)
+
+
+def _locality_in_words(differences: pd.DataFrame) -> str:
+    """How many locators, without controls, predict a fact's own gains better, from its *specific* tests."""
     without_controls = differences.drop(list(CONTROLS), errors="ignore")
     is_better = (without_controls["low"] > 0) & (without_controls["p_value"] < 0.05)
     locators = f"{int(is_better.sum())} of {len(without_controls)} locators"
-    finding = f"{locators} predict a fact's own gains better than others'"
-    note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
-    return with_caption(fig, finding, f"{_edits_in_words(run, gains, mass)}\n{note}")
+    return f"{locators} predict a fact's own gains better than others'"

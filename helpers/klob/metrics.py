@@ -256,8 +256,7 @@ def locality_table(
     Both are [facts, layers]. Per locator a row ``own`` (the mean over facts with their own gains), ``other``
     (the control with *other* facts' gains, which holds what is common to all) and ``specific`` (their
     difference); *p_value* of own where gains are dealt at random, and the mean curves' correlation as
-    *average*. The constant locator's profile is no fact's: it is omitted. So are ``profile_twins``, which
-    ``attrs["twins"]`` names.
+    *average*. The constant locator's profile is no fact's: it is omitted. So are ``profile_twins``.
     """
     outcome = gains.to_numpy(dtype=float)
     rows = list[dict[str, Any]]()
@@ -290,6 +289,4 @@ def locality_table(
                     "could_show": could_show,
                 }
             )
-    tests = pd.DataFrame(rows)
-    tests.attrs["twins"] = twins
-    return tests
+    return pd.DataFrame(rows)

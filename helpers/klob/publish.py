@@ -18,7 +18,7 @@ from helpers.locating.locators import LOCATORS, make_locator
 from helpers.models import LanguageModel
 from helpers.models.load import load
 from helpers.paths import RUNS, run_name
-from helpers.results.archive import About
+from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore, settings_key
 
@@ -72,7 +72,7 @@ def evaluations(
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
-    def tables(name: str, finished: bool) -> Tables:
+    def tables(name: str, stored_only: bool) -> Tables:
         return run_locators(
             lm,
             [name],
@@ -81,13 +81,13 @@ def evaluations(
             store=ResultsStore(RUNS / "klob"),
             seed=seed,
             permutations=permutations,
-            finished=finished,
+            stored_only=stored_only,
         )
 
     def part(name: str, table: str) -> Part:
         settings = {**make_locator(name, seed).settings(), "counts": counts}
         return Part(
-            f"{table}: {name}",
+            str(TableKey(table, name)),
             settings,
             make=lambda: tables(name, False)[table],
             stored=lambda: tables(name, True)[table],

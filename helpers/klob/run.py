@@ -55,7 +55,7 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
     seed: int = 0,
     shares: Sequence[float] = SHARES,
     permutations: int = 1_000,
-    finished: bool = False,
+    stored_only: bool = False,
 ) -> Tables:
     """Evaluate locators by name, resuming what an earlier run left.
 
@@ -64,7 +64,7 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
         counts: how many examples of each subtask are chosen by ``seed``; None takes all.
         shares: of the units, which located sets hold.
         permutations: of the permutation null.
-        finished: compute nothing, and read what is stored.
+        stored_only: compute nothing, and read what is stored.
     """
     examples_by_subtask = [
         load_examples(subtask, source, count=count, seed=seed, lm=lm)
@@ -88,7 +88,7 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
             "examples": settings_key(asdict(examples)),
         }
         results = store.open(evaluation_settings)
-        if not (finished or results.done("sentences")):
+        if not (stored_only or results.done("sentences")):
             stored_scores = store.open({**evaluation_settings, "kept": "scores"})
             tables = evaluate_locator(
                 lm,
@@ -130,18 +130,20 @@ def evaluate_locator(
     """
     queries = own_answers(lm, encode(lm, examples.sentences))
     shape = locator.shape(lm.layout)
-    rows: Iterable[Scores] = _ComputedScores(lm, locator, queries)
+    sentence_scores: Iterable[Scores] = _ComputedScores(lm, locator, queries)
     if stored_scores is not None and len(queries) * np.prod(shape) <= MOST_STORED_SCORES:
-        rows = _resumed_scores(lm, locator, queries, stored_scores)
+        sentence_scores = _resumed_scores(lm, locator, queries, stored_scores)
 
     fine_to_coarse: list[Tables] = []
     for depth in range(len(shape), 0, -1):
         granularity = GRANULARITIES[depth - 1]
         if depth < len(shape):  # a mean of means: pooled from the next finer granularity
             finer_shape = shape[: depth + 1]
-            rows = [pool(row[None], finer_shape, granularity)[0] for row in rows]
+            sentence_scores = [
+                pool(scores[None], finer_shape, granularity)[0] for scores in sentence_scores
+            ]
         tables = _tables_of_granularity(
-            rows,
+            sentence_scores,
             int(np.prod(shape[:depth])),
             examples,
             shares=shares,
@@ -157,7 +159,8 @@ def evaluate_locator(
         kind: pd.concat([tables[kind] for tables in coarse_to_fine], ignore_index=True)
         for kind in coarse_to_fine[0]
     }
-    joined["layers"] = _mass_by_layer(rows, examples)  # after the loop, rows are layers
+    layer_scores = sentence_scores  # of the coarsest granularity, which the loop ends with
+    joined["layers"] = _mass_by_layer(layer_scores, examples)
     return joined
 
 
@@ -191,7 +194,7 @@ def _resumed_scores(
 
 
 def _tables_of_granularity(
-    rows: Iterable[Scores],
+    sentence_scores: Iterable[Scores],
     unit_count: int,
     examples: Examples,
     *,
@@ -204,12 +207,14 @@ def _tables_of_granularity(
     """
     if examples.subtask == "unbiasedness":
         shares = ()  # sentences without a fact in common are not compared
-    summary = _summary_of_scores(rows, unit_count, shares)
+    summary = _summary_of_scores(sentence_scores, unit_count, shares)
     sentences = _sentence_table(summary, examples)
     if not shares:
         return {"sentences": sentences}
     sample = _sample_for_null(unit_count, examples, seed)
-    similarities, sampled_sets = _compare_examples(rows, summary, shares, examples, sample)
+    similarities, sampled_sets = _compare_examples(
+        sentence_scores, summary, shares, examples, sample
+    )
     null = _null_table(sampled_sets, shares, examples, sample, permutations=permutations, seed=seed)
     return {"sentences": sentences, "similarities": similarities, "null": null}
 
@@ -225,19 +230,19 @@ class _Summary:
 
 
 def _summary_of_scores(
-    rows: Iterable[Scores], unit_count: int, shares: Sequence[float]
+    sentence_scores: Iterable[Scores], unit_count: int, shares: Sequence[float]
 ) -> _Summary:
     deviations: list[float] = []
     magnitudes: list[float] = []
     sums = np.zeros(unit_count)
     located_counts = np.zeros((len(shares), unit_count), dtype=np.int32)
-    for row in rows:
-        deviations.append(float(row.std(dtype=np.float64)))
-        magnitudes.append(float(np.abs(row).mean(dtype=np.float64)))
+    for scores in sentence_scores:
+        deviations.append(float(scores.std(dtype=np.float64)))
+        magnitudes.append(float(np.abs(scores).mean(dtype=np.float64)))
         if not shares:
             continue
-        sums += row
-        for counts, units in zip(located_counts, located_units(row, shares), strict=True):
+        sums += scores
+        for counts, units in zip(located_counts, located_units(scores, shares), strict=True):
             counts[units] += 1
     return _Summary(deviations, magnitudes, sums, located_counts)
 
@@ -276,7 +281,7 @@ def _sample_for_null(unit_count: int, examples: Examples, seed: int) -> _NullSam
 
 
 def _compare_examples(
-    rows: Iterable[Scores],
+    sentence_scores: Iterable[Scores],
     summary: _Summary,
     shares: Sequence[float],
     examples: Examples,
@@ -288,8 +293,8 @@ def _compare_examples(
     similarities = []
     sampled_sets: list[list[Units]] = [[] for _ in shares]
     # One example's located sets are in memory at a time.
-    located_rows = (located_units(row, shares) for row in rows)
-    for index, sets_by_sentence in enumerate(_by_example(located_rows, examples)):
+    located_sets = (located_units(scores, shares) for scores in sentence_scores)
+    for index, sets_by_sentence in enumerate(_by_example(located_sets, examples)):
         labels = {"example": examples.numbers[index], "relation": examples.relations[index]}
         for share_index, share in enumerate(shares):
             sets = [sets_by_share[share_index] for sets_by_share in sets_by_sentence]
@@ -339,9 +344,9 @@ def _null_table(
     return pd.DataFrame(nulls)
 
 
-def _mass_by_layer(rows: Iterable[Scores], examples: Examples) -> pd.DataFrame:
+def _mass_by_layer(layer_scores: Iterable[Scores], examples: Examples) -> pd.DataFrame:
     """Located mass per layer, averaged over an example's sentences."""
-    mass = [np.mean(layer_scores, axis=0) for layer_scores in _by_example(rows, examples)]
+    mass = [np.mean(scores, axis=0) for scores in _by_example(layer_scores, examples)]
     wide = pd.DataFrame(mass, index=pd.Index(examples.numbers, name="example"))
     long = wide.melt(ignore_index=False, var_name="layer", value_name="mass").reset_index()
     return long.sort_values(["example", "layer"], ignore_index=True)

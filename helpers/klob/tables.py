@@ -4,6 +4,7 @@ numbers and as rounded text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import astuple
 
 import pandas as pd
@@ -15,8 +16,8 @@ from helpers.klob.metrics import (
     relative_standard_deviation,
 )
 from helpers.klob.templates import corrected_relations
-from helpers.results.archive import Run, model_words
-from helpers.results.notes import with_note, with_power, with_relations
+from helpers.results.archive import Run, TableKey, model_words
+from helpers.results.notes import ShownTable, with_note, with_power, with_relations
 from helpers.results.statistics import mean_interval
 from helpers.results.text import published_table
 
@@ -36,7 +37,7 @@ SUBTASKS = ("consistency", "relevance", "unbiasedness")
 ESTIMATE = ["mean", "low", "high", "n"]
 
 
-def rsim_table(similarities: pd.DataFrame) -> pd.DataFrame:
+def rsim_table(similarities: pd.DataFrame) -> ShownTable:
     """Mean unclipped RSim of one granularity and share, exact Sim_all, with its interval.
 
     By relation where there are at least eight, else by example; the line below states which.
@@ -75,14 +76,13 @@ def criteria_table(
     *,
     granularity: str,
     share: float = DEFAULT_SHARE,
-) -> pd.DataFrame:
+) -> ShownTable:
     """All three criteria at one granularity: locator, criterion, unclipped mean, low, high, n."""
     rsim = rsim_table(similarities.query("granularity == @granularity and share == @share"))
     chosen = sentences.query("granularity == @granularity")
     rsd = rsd_table(chosen, similarities).assign(subtask=SUBTASKS[2])
-    table = pd.concat([rsim, rsd.drop(columns="granularity")], ignore_index=True)
-    table.attrs = rsim.attrs
-    return table.rename(columns={"subtask": "criterion"})
+    table = pd.concat([rsim.table, rsd.drop(columns="granularity")], ignore_index=True)
+    return ShownTable(table.rename(columns={"subtask": "criterion"}), rsim.note)
 
 
 def paper_values(
@@ -110,14 +110,15 @@ def criteria_text(
     *,
     granularity: str,
     share: float = DEFAULT_SHARE,
-) -> pd.DataFrame:
+) -> ShownTable:
     """Locator by criterion: the unclipped mean and its interval, the value as the paper computes it
     (``paper_values``); and the number of examples of each criterion where locators differ in it.
     """
-    table = criteria_table(similarities, sentences, granularity=granularity, share=share)
-    below = table.attrs
-    table = table.assign(cell=table.apply(_interval_text, axis=1))
-    ours = table.pivot(index="locator", columns="criterion", values="cell")
+    criteria = criteria_table(similarities, sentences, granularity=granularity, share=share)
+    cells = criteria.table.apply(_interval_text, axis=1)
+    ours = criteria.table.assign(cell=cells).pivot(
+        index="locator", columns="criterion", values="cell"
+    )
     papers = paper_values(similarities, sentences, granularity=granularity, share=share)
     papers = papers.reindex(ours.index)
     columns = {}
@@ -129,14 +130,14 @@ def criteria_text(
     counts = rows.groupby(["locator", "subtask"])["example"].nunique().unstack()
     counts = counts.reindex(columns=list(SUBTASKS)).fillna(0).astype(int).astype(str)
     examples = counts.agg(", ".join, axis=1)
-    shown = named_rows(wide.assign(n=examples) if examples.nunique() > 1 else wide)
-    shown.attrs = below
-    return shown
+    if examples.nunique() > 1:
+        wide = wide.assign(n=examples)
+    return ShownTable(named_rows(wide), criteria.note)
 
 
 def wordings_text(
     similarities: pd.DataFrame, *, granularity: str, share: float = DEFAULT_SHARE
-) -> pd.DataFrame:
+) -> ShownTable:
     """Consistency (unclipped RSim) of the examples in Table 3's wordings as printed, and of those in
     corrected ones; a relation has either. Sim_all is over both kinds.
     """
@@ -152,11 +153,11 @@ def wordings_text(
     columns = {}
     notes = []
     for name, group in groups.items():
-        table = rsim_table(group)
-        by_locator = table.set_index("locator")
+        rsim = rsim_table(group)
+        by_locator = rsim.table.set_index("locator")
         columns[name] = by_locator.apply(_interval_text, axis=1)
         columns[f"n, {name}"] = by_locator["n"]
-        notes.append(f"{name}: {table.attrs['below']}")
+        notes.append(f"{name}: {rsim.note}")
     return with_note(named_rows(pd.DataFrame(columns)), *notes)
 
 
@@ -199,8 +200,8 @@ def spread_text(
     return named_rows(pd.DataFrame(columns))
 
 
-def locality_text(table: pd.DataFrame) -> pd.DataFrame:
-    """``metrics.locality_table`` as rounded text, a row per locator."""
+def locality_text(table: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
+    """``metrics.locality_table`` as rounded text, a row per locator, and its ``profile_twins`` below."""
     by = table.set_index("locator").groupby("pairing")
     same_fact = by.get_group("own")
     other_facts = by.get_group("other")
@@ -213,9 +214,9 @@ def locality_text(table: pd.DataFrame) -> pd.DataFrame:
         "mean curves": same_fact["average"].map(signed),
     }
     shown = named_rows(pd.DataFrame(columns, index=same_fact.index))
-    twins = table.attrs.get("twins", {})
-    with_note(shown, *(f"{LABELS[twin]}: as {LABELS[of]}" for twin, of in twins.items()))
-    return with_power(shown, difference["could_show"], difference["n"], digits=2)
+    twin_notes = [f"{LABELS[twin]}: as {LABELS[original]}" for twin, original in twins.items()]
+    noted = with_note(shown, *twin_notes)
+    return with_power(noted, difference["could_show"], difference["n"], digits=2)
 
 
 def size_table(source: str) -> pd.DataFrame:
@@ -252,11 +253,11 @@ def made_of(run: Run) -> str:
     """What a published run's tables are of: model, data, and examples per locator."""
     locators_by_counts: dict[str, list[str]] = {}
     for table_name, settings in run.about.settings.items():
-        kind, _, locator = table_name.partition(": ")
-        if kind == "similarities":
+        key = TableKey.parse(table_name)
+        if key.kind == "similarities":
             counts = settings["counts"].items()
             counts_text = ", ".join(f"{count or 'all'} {subtask}" for subtask, count in counts)
-            locators_by_counts.setdefault(counts_text, []).append(locator)
+            locators_by_counts.setdefault(counts_text, []).append(key.method)
     most_common, *others = sorted(
         locators_by_counts, key=lambda counts_text: -len(locators_by_counts[counts_text])
     )

@@ -30,6 +30,7 @@ from helpers.peak.findings import (
     FACTORS,
     LESS_PROTECTION,
     TARGETS_COST,
+    ByVariant,
     app_findings,
     fairer_findings,
     neighbour_findings,
@@ -38,7 +39,7 @@ from helpers.peak.findings import (
 )
 from helpers.peak.metrics import METRICS, metric_interval, probabilities_table
 from helpers.peak.tables import training_notes
-from helpers.results.archive import Run
+from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.style import (
@@ -94,37 +95,61 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     metrics = _shown(stored, [variant for each in editors for variant in objectives(each)])
     variants = [variant for variant in objectives(editor) if variant in metrics]
     label = method_label(editor)
-    tests = [
+    tests = _tests_of_objectives(metrics, editors, label)
+    fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
+    _draw_objectives(left, tests, [short_name(v) for v in variants if v.field in OBJECTIVES])
+    list_marks(right, _answer_probabilities(stored, metrics, variants))
+    finding = _worse_without(tests, label)
+    caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
+    return _with_counts(fig, finding, caption, [metrics[variant] for variant in variants])
+
+
+def _tests_of_objectives(
+    metrics: ByVariant, editors: Sequence[str], label: str
+) -> list[JudgedTest]:
+    """What each objective helps, tested for one editor (by its label), corrected for those of all."""
+    return [
         test
         for test in _judged(objective_findings(metrics, editors))
         if test.evidence.finding == EVERY_OBJECTIVE and test.evidence.editor == label
     ]
-    rows = {short_name(v): -row for row, v in enumerate(variants) if v.field in OBJECTIVES}
-    picture, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
-    colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
-    for index, (metric, colour) in enumerate(zip(FACTORS, colours, strict=True)):
-        aside = 0.12 - 0.24 * index
-        of_metric = [test for test in tests if test.evidence.metric == metric]
-        places = [rows[test.evidence.higher] + aside for test in of_metric]
-        look = {"fmt": MARKERS[index], "color": colour, "label": METRICS[metric].label}
-        _mark_tests(left, places, of_metric, **look)
-    left.set_yticks([*rows.values()], [*rows])
-    left.legend(**ABOVE)
-    left.set_xlabel("change without the objective [points]\n→ worse")
+
+
+def _answer_probabilities(
+    stored: Studies, metrics: ByVariant, variants: Sequence[Variant]
+) -> dict[str, pd.DataFrame]:
+    """By a variant's short name the probabilities of its records' answers, of those that have metrics."""
     probabilities = {}
     for variant in variants:
         table = probabilities_table(stored.scores[str(variant)])
         probabilities[short_name(variant)] = table.loc[metrics[variant].index]
-    list_marks(right, probabilities)
+    return probabilities
+
+
+def _draw_objectives(axes: Axes, tests: Sequence[JudgedTest], variants: Sequence[str]) -> None:
+    """A row a variant, by its short name, and in it the change of AFF and that of ANF."""
+    heights = {variant: -float(row) for row, variant in enumerate(variants, start=1)}
+    colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
+    for index, (metric, colour) in enumerate(zip(FACTORS, colours, strict=True)):
+        aside = 0.12 - 0.24 * index
+        of_metric = [test for test in tests if test.evidence.metric == metric]
+        places = [heights[test.evidence.higher] + aside for test in of_metric]
+        look = {"fmt": MARKERS[index], "color": colour, "label": METRICS[metric].label}
+        _mark_tests(axes, places, of_metric, **look)
+    axes.set_yticks([*heights.values()], [*heights])
+    axes.legend(**ABOVE)
+    axes.set_xlabel("change without the objective [points]\n→ worse")
+
+
+def _worse_without(tests: Sequence[JudgedTest], label: str) -> str:
+    """Which of an editor's measures are worse without which objective, in words."""
     worse = [
         f"{METRICS[test.evidence.metric].symbol} {test.evidence.higher}"
         for test in tests
         if test.holds
     ]
     words = " and ".join(worse) or "AFF or ANF"
-    finding = f"{label}+APP: higher {words} ({len(worse)} of {len(tests)} tests hold)"
-    caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
-    return _with_counts(picture, finding, caption, [metrics[variant] for variant in variants])
+    return f"{label}+APP: higher {words} ({len(worse)} of {len(tests)} tests hold)"
 
 
 @_ablation(
@@ -141,43 +166,55 @@ def neighbours_lines(run: Run) -> Figure:
         editor: {f"{v.value:g}" if v.field else "all": table for v, table in chosen.items()}
         for editor, chosen in groups.items()
     }
-    picture = _curves(FACTORS, [curves], "neighbours k of each list given to APP")
+    fig = _curves(FACTORS, [curves], "neighbours k of each list given to APP")
     tests = _judged(neighbour_findings(metrics, editors))
     tables = [table for chosen in groups.values() for table in chosen.values()]
     holding = sum(test.holds for test in tests)
     finding = f"APP protects more with more neighbours in {holding} of {len(tests)} tests"
     caption = f"{stored.described(*stored.scores.values())}\nTests: paired, {_HOLM}"
-    return _with_counts(picture, finding, caption, tables)
+    return _with_counts(fig, finding, caption, tables)
 
 
 @_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
 def fairer_differences(run: Run) -> Figure:
     """What answers as targets cost: noise and forgetting beyond APP's, lost edits (PEAK, Table 5)."""
-    stored, editors = studies_of(run), fairer_editors(run)
+    stored = studies_of(run)
+    editors = fairer_editors(run)
     shown = _shown(stored, [variant for editor in editors for variant in fairer(editor)])
     tests = _judged(fairer_findings(shown, editors))
     labels = [method_label(editor) for editor in editors]
-    picture, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
+    fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
     for axes, cost in zip(panels, _COSTS_OF_TARGETS, strict=True):
-        for index, weighting in enumerate(("sum", "mean")):
-            of_weighting = _tests_of_targets(tests, cost, weighting)
-            aside = 0.1 - 0.2 * index
-            places = [aside - labels.index(test.evidence.editor) for test in of_weighting]
-            look = {"fmt": MARKERS[index], "color": PALETTE[index], "label": weighting}
-            _mark_tests(axes, places, of_weighting, **look)
-        axes.set_title(f"{cost.words} ({METRICS[cost.metric].symbol})\nthan {cost.compared_with}")
-        axes.set_xlabel("points → targets worse")
+        _draw_cost(axes, cost, tests, labels)
     panels[0].set_yticks([-row for row in range(len(labels))], labels)
     panels[-1].legend(title="answers\nweighted as", **AT_RIGHT)
+    notes = training_notes(run)
+    caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
+    return _with_counts(fig, _costs_in_words(tests), caption, shown.values())
+
+
+def _draw_cost(
+    axes: Axes, cost: TargetsCost, tests: Sequence[JudgedTest], labels: Sequence[str]
+) -> None:
+    """One cost of answers as targets: a row an editor, by its label, and in it both weightings."""
+    for index, weighting in enumerate(("sum", "mean")):
+        of_weighting = _tests_of_targets(tests, cost, weighting)
+        aside = 0.1 - 0.2 * index
+        places = [aside - labels.index(test.evidence.editor) for test in of_weighting]
+        look = {"fmt": MARKERS[index], "color": PALETTE[index], "label": weighting}
+        _mark_tests(axes, places, of_weighting, **look)
+    axes.set_title(f"{cost.words} ({METRICS[cost.metric].symbol})\nthan {cost.compared_with}")
+    axes.set_xlabel("points → targets worse")
+
+
+def _costs_in_words(tests: Sequence[JudgedTest]) -> str:
+    """For how many editors targets as a mean cost success, and as a sum leave more noise."""
     tests_of_noise = _tests_of_targets(tests, _NOISE, "sum")
     noisy = sum(test.holds for test in tests_of_noise)
     costly = sum(test.holds for test in _tests_of_targets(tests, _SUCCESS, "mean"))
     count = len(tests_of_noise)
     success = f"As a mean, answers as targets cost success ({costly} of {count} editors)"
-    finding = f"{success}; as a sum, they leave more noise than APP for {noisy} of {count}"
-    notes = training_notes(run)
-    caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
-    return _with_counts(picture, finding, caption, shown.values())
+    return f"{success}; as a sum, they leave more noise than APP for {noisy} of {count}"
 
 
 @_ablation(
@@ -190,26 +227,37 @@ def sequence_lines(run: Run) -> Figure:
     One sequence a method: its intervals are over records and do not hold what another order would change.
     """
     stored = studies_of(run)
-    metrics = {place: t for place, t in sequence_metrics(stored).items() if len(t) > 1}
+    metrics = {key: table for key, table in sequence_metrics(stored).items() if len(table) > 1}
+    groups = _curves_of_sequences(metrics)
+    fig = _curves((*FACTORS, "ES"), [*groups.values()], "edits made and scored")
+    tests_of = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
+    caption = f"{stored.described(*metrics.values())}\n{tests_of}"
+    return _with_counts(fig, _last_in_words(metrics, [*groups]), caption, metrics.values())
+
+
+def _curves_of_sequences(
+    metrics: Mapping[TableKey, pd.DataFrame],
+) -> dict[str, dict[str, dict[str, pd.DataFrame]]]:
+    """By editor, method and number of edits, as ``_curves`` draws them."""
     groups: dict[str, dict[str, dict[str, pd.DataFrame]]] = {}
-    for (method, edits), table in metrics.items():
-        groups.setdefault(method.partition("+")[0], {}).setdefault(method, {})[str(edits)] = table
-    picture = _curves((*FACTORS, "ES"), [*groups.values()], "edits made and scored")
-    most = max(edits for _, edits in metrics)
-    after = {Variant(method): t for (method, edits), t in metrics.items() if edits == most}
+    for key, table in metrics.items():
+        curves = groups.setdefault(Variant(key.method).editor, {})
+        curves.setdefault(key.method, {})[str(key.edits)] = table
+    return groups
+
+
+def _last_in_words(metrics: Mapping[TableKey, pd.DataFrame], editors: Sequence[str]) -> str:
+    """With which editors APP lowers forgetting after the most edits."""
+    most = max(key.edits for key in metrics)
+    after = {Variant(key.method): t for key, t in metrics.items() if key.edits == most}
     tests = [
         test
-        for test in _judged(app_findings(after, groups, alone=False))
+        for test in _judged(app_findings(after, editors, alone=False))
         if test.evidence.finding == APP_REDUCES and test.evidence.metric == "AFF_hard"
     ]
     protected = [test.evidence.editor for test in tests if test.holds]
     words = f"APP still lowers forgetting with {' and '.join(protected) or 'no editor'}"
-    finding = (
-        f"After {most} edits in one sequence {words} ({len(protected)} of {len(tests)} editors)"
-    )
-    tests_of = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
-    caption = f"{stored.described(*metrics.values())}\n{tests_of}"
-    return _with_counts(picture, finding, caption, metrics.values())
+    return f"After {most} edits in one sequence {words} ({len(protected)} of {len(tests)} editors)"
 
 
 def _curves(
@@ -224,7 +272,7 @@ def _curves(
     ticks = list(dict.fromkeys(t for curves in groups for c in curves.values() for t in c))
     shape = (len(groups), len(metrics))
     size = (7.6, 1.9 * len(groups) + 1.1)
-    picture, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
+    fig, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
     for row, (curves, panels) in enumerate(zip(groups, grid, strict=True), start=1):
         for axes, metric in zip(panels, metrics, strict=True):
             for index, (method, points) in enumerate(curves.items()):
@@ -237,7 +285,7 @@ def _curves(
             axes.set(xticks=range(len(ticks)), xticklabels=ticks, ylim=(-3, 105))
         panels[0].set_ylabel("mean over records [%]")
         panels[-1].legend(**AT_RIGHT)
-    return picture
+    return fig
 
 
 def _judged(evidence: Sequence[Evidence]) -> list[JudgedTest]:
@@ -279,10 +327,8 @@ def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.Dat
     return finished(variant_metrics(scores), variants)
 
 
-def _with_counts(
-    picture: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]
-) -> Figure:
+def _with_counts(fig: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]) -> Figure:
     """The figure with its finding, and how many records are behind its means: those with AFF."""
     counts = sorted({int(table["AFF_hard"].notna().sum()) for table in tables})
     means = f"n = {', '.join(map(str, counts))} records, 95 % intervals"
-    return with_caption(picture, finding, f"{caption}; {means}")
+    return with_caption(fig, finding, f"{caption}; {means}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +18,7 @@ from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, object
 from helpers.peak.findings import ByVariant
 from helpers.peak.metrics import metrics_table
 from helpers.peak.tables import caption_of, scores_of
-from helpers.results.archive import Run
+from helpers.results.archive import Run, TableKey
 from helpers.results.text import published_table
 
 
@@ -44,29 +44,13 @@ def studies(params: Mapping[str, Any]) -> list[Variant]:
     return list(dict.fromkeys(variants))
 
 
-class SequenceTable(NamedTuple):
-    """The table of a sequence's scores: ``rome+app after 10``."""
-
-    method: str
-    edits: int  # made before the records were scored
-
-    @classmethod
-    def parse(cls, name: str) -> SequenceTable | None:
-        """What the table of this name is of; None if it is of no sequence."""
-        method, separator, edits = name.partition(" after ")
-        return cls(method, int(edits)) if separator else None
-
-    def __str__(self) -> str:
-        return f"{self.method} after {self.edits}"
-
-
 @dataclass(frozen=True)
 class Studies:
     """What is finished of one model's ablations on one data set."""
 
     run: Run
     scores: dict[str, pd.DataFrame]  # by variant
-    sequences: dict[SequenceTable, pd.DataFrame]
+    sequences: dict[TableKey, pd.DataFrame]  # by method and number of edits
 
     def described(self, *tables: pd.DataFrame) -> str:
         """The caption with the number of records (case_id) that are behind these tables."""
@@ -88,14 +72,18 @@ def studies_of(run: Run) -> Studies:
 
 
 def variants_of(run: Run) -> list[str]:
-    """Names of variants with independent edits, in the order they were published: those without a blank."""
-    return [name for name in run.tables if " " not in name]
+    """Names of variants with independent edits, in the order they were published."""
+    return [key.method for key in run.keys if key.is_method]
 
 
-def sequences_of(run: Run) -> list[SequenceTable]:
+def sequence_key(method: str, edits: int) -> TableKey:
+    """The table of a sequence's scores after so many edits: ``rome+app after 10``."""
+    return TableKey("", method, edits=edits)
+
+
+def sequences_of(run: Run) -> list[TableKey]:
     """A run's tables of sequences, in the order they were published."""
-    parsed = map(SequenceTable.parse, run.tables)
-    return [sequence for sequence in parsed if sequence is not None]
+    return [key for key in run.keys if key.edits and not key.kind]
 
 
 def editors_with(run: Run, field: str, *, factor: float | None = None) -> list[str]:
@@ -166,7 +154,7 @@ def coefficients_table(run: Run, *, paper_model: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).set_index(["method", "source"])
 
 
-def sequence_metrics(stored: Studies) -> dict[SequenceTable, pd.DataFrame]:
+def sequence_metrics(stored: Studies) -> dict[TableKey, pd.DataFrame]:
     """Metrics of all edited records after n edits, shorter sequences first."""
     ordered = sorted(stored.sequences, key=lambda sequence: sequence.edits)
     return {sequence: metrics_table(stored.sequences[sequence]) for sequence in ordered}

@@ -83,15 +83,26 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     ``answers`` is as ``edit_prompt_probabilities`` gives it; the title is the fact and the edit.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]
-    picture = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
-    axes = picture.subplots()
+    fig = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
+    axes = fig.subplots()
     rows = np.arange(len(answers))[::-1]
     for state, marker, color in zip(states, "o^sDv", PALETTE, strict=False):
         look: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": "black"}
         look |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
         axes.scatter(answers[state], rows, **look)
+    _shade_lists(axes, answers.assign(row=rows))
+    axes.set_yticks(rows, [without_mathematics(answer) for answer in answers["answer"]])
+    axes.set_xscale("log")
+    axes.set_ylim(-0.7, len(answers) - 0.3)
+    axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
+    return with_caption(fig, _lost_in_words(answers, states), title)
+
+
+def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
+    """Each list of answers behind its rows, and its label at the right; ``row`` is an answer's height."""
     starts = answers["list"] != answers["list"].shift()
-    for _, group in answers.assign(row=rows).groupby(starts.cumsum()):
+    for _, group in answers.groupby(starts.cumsum()):
         kind = group["list"].iloc[0]
         top = group["row"].max() + 0.5
         bottom = group["row"].min() - 0.5
@@ -100,15 +111,14 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
         label = {"target": "appended", **LISTS}[kind]
         middle = (top + bottom) / 2
         axes.text(1.01, middle, label, transform=axes.get_yaxis_transform(), va="center")
-    axes.set_yticks(rows, [without_mathematics(answer) for answer in answers["answer"]])
-    axes.set_xscale("log")
-    axes.set_ylim(-0.7, len(answers) - 0.3)
-    axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
-    correct_rows = answers[answers["list"] == "correct"]
-    lost = {s: (correct_rows[s] < correct_rows[states[0]] / 10).sum() for s in states[1:]}
-    counted = ", ".join(f"{n} of {len(correct_rows)} ({state})" for state, n in lost.items())
-    return with_caption(picture, f"Correct answers that lose nine tenths or more: {counted}", title)
+
+
+def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
+    """How many correct answers have less than a tenth of their first probability in each edited state."""
+    correct = answers[answers["list"] == "correct"]
+    lost = {state: (correct[state] < correct[states[0]] / 10).sum() for state in states[1:]}
+    counted = ", ".join(f"{n} of {len(correct)} ({state})" for state, n in lost.items())
+    return f"Correct answers that lose nine tenths or more: {counted}"
 
 
 @figure("03_lists", of="peak")
@@ -116,18 +126,24 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
     scores = scores_of(run)
     tables = {name: probabilities_table(t, answer_filter) for name, t in scores.items()}
-    contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
-    ahead = sum(is_positive(contrast) for contrast in contrasts)
-    picture, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
+    fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
     list_marks(axes, tables)
-    after = f"After {ahead} of {len(tables)} methods"
-    finding = f"{after} the correct answers are still more probable than the hard false ones"
-    if any(contrast.too_few_relations for contrast in contrasts):
-        finding = f"No test by relation: the records are of {contrasts[0].relations} relations"
     tested = "title: paired tests, p < 0.05, not corrected"
     notes = "; ".join([tested, *method_notes(run), *fewer_records(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
-    return with_caption(picture, finding, f"{caption}\nMeans, 95 % intervals; {notes}")
+    return with_caption(
+        fig, _still_ahead_in_words(tables), f"{caption}\nMeans, 95 % intervals; {notes}"
+    )
+
+
+def _still_ahead_in_words(tables: Mapping[str, pd.DataFrame]) -> str:
+    """After how many methods correct answers are more probable than hard false ones, where that is tested."""
+    contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
+    if any(contrast.too_few_relations for contrast in contrasts):
+        return f"No test by relation: the records are of {contrasts[0].relations} relations"
+    ahead = sum(is_positive(contrast) for contrast in contrasts)
+    after = f"After {ahead} of {len(tables)} methods"
+    return f"{after} the correct answers are still more probable than the hard false ones"
 
 
 @_together("03_paper")
@@ -135,49 +151,75 @@ def paper_against_ours(
     runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> Figure:
     """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
-    both = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
     ordered = sorted(runs, key=_of_another_model)
-    every = metrics_of_runs(ordered, answer_filter=answer_filter)
-    ours = {
-        name: {method: metrics[method] for method in both if method in metrics}
-        for name, metrics in every.items()
-    }
-    picture, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
-    for dataset, line in zip(DATASETS, panels, strict=True):
-        here = {name: metrics for name, metrics in ours.items() if dataset in name}
-        printed = pd.concat(paper_setting("", dataset).values())
-        for editor, axes in zip(IN_TABLES, line, strict=True):
-            for place, method in enumerate((editor, f"{editor}+APP")):
-                theirs = printed[printed["method"] == PAPER_NAMES.get(method, method)]
-                _paper_marks(axes, place, method, theirs, here)
-            axes.axhline(2.5, color="0.8", linewidth=0.8)  # between success and damage
-            axes.set_xlim(-3, 103)
-            axes.grid(axis="y", visible=False)
-            if dataset == DATASETS[0]:  # three lines above are for the legend, wider than a panel
-                axes.set_title(f"\n\n\n{editor}")
-        line[0].set_ylabel(dataset.upper())
+    metrics = metrics_of_runs(ordered, answer_filter=answer_filter)
+    ours = _methods_of_tables(metrics)
+    fig, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
+    for dataset, panels_of_dataset in zip(DATASETS, panels, strict=True):
+        _draw_dataset(panels_of_dataset, dataset, ours)
     titles = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
     panels[0, 0].set_yticks(range(len(titles), 0, -1), titles)
-    shown = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)  # plain above with APP
-    marks = sorted(shown, key=lambda mark: ("paper" not in mark[1], mark[1]))
-    above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.13)}
-    above |= {"ncols": len(marks) // 2, "columnspacing": 1}
-    panels[0, 2].legend(*zip(*marks, strict=True), **above).set_in_layout(False)
+    _legend_of_models(panels)
+    words = "Title: paired tests by relation after Holm's correction, FT-M included"
+    words += ", where there are eight relations or more"
+    words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
+    words += _ending(runs, answer_filter)
+    caption = f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {words}"
+    return with_caption(fig, _effect_of_app(metrics), caption)
+
+
+def _methods_of_tables(runs: Runs) -> Runs:
+    """Of each run the methods of the paper's tables, in their order."""
+    methods = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
+    return {
+        name: {method: metrics[method] for method in methods if method in metrics}
+        for name, metrics in runs.items()
+    }
+
+
+def _effect_of_app(runs: Runs) -> str:
+    """In how many comparisons by relation APP lowers damage, and success, in words."""
     holds: dict[str, list[bool]] = {APP_REDUCES: [], APP_COSTS: []}
-    for evidence in findings_of_runs(every).values():
+    for evidence in findings_of_runs(runs).values():
         for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
             if item.finding in holds and not item.contrast.too_few_relations:
                 holds[item.finding].append(verdict == "holds")
     damage, costs = holds[APP_REDUCES], holds[APP_COSTS]
     damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
-    finding = f"APP lowers {damaged}, success (ES or GS) in {sum(costs)} of {len(costs)}"
-    words = "Title: paired tests by relation after Holm's correction, FT-M included"
-    words += ", where there are eight relations or more"
-    words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
-    words += _ending(runs, answer_filter)
-    return with_caption(
-        picture, finding, f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {words}"
+    return f"APP lowers {damaged}, success (ES or GS) in {sum(costs)} of {len(costs)}"
+
+
+def _draw_dataset(panels: Sequence[Axes], dataset: str, ours: Runs) -> None:
+    """A data set's panels, one an editor: the paper's bands and the intervals of our models."""
+    of_dataset = {name: metrics for name, metrics in ours.items() if dataset in name}
+    printed = pd.concat(paper_setting("", dataset).values())
+    for editor, axes in zip(IN_TABLES, panels, strict=True):
+        for place, method in enumerate((editor, f"{editor}+APP")):
+            theirs = printed[printed["method"] == PAPER_NAMES.get(method, method)]
+            _paper_marks(axes, place, method, theirs, of_dataset)
+        axes.axhline(2.5, color="0.8", linewidth=0.8)  # between success and damage
+        axes.set_xlim(-3, 103)
+        axes.grid(axis="y", visible=False)
+        if dataset == DATASETS[0]:  # three lines above are for the legend, wider than a panel
+            axes.set_title(f"\n\n\n{editor}")
+    panels[0].set_ylabel(dataset.upper())
+
+
+def _legend_of_models(panels: Any) -> None:
+    """One legend above [data sets, editors] panels: the paper's models first, plain above with APP."""
+    labelled = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)
+    entries = sorted(labelled, key=lambda entry: ("paper" not in entry[1], entry[1]))
+    handles = [handle for handle, _ in entries]
+    labels = [label for _, label in entries]
+    legend = panels[0, 2].legend(
+        handles,
+        labels,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.13),
+        ncols=len(entries) // 2,
+        columnspacing=1,
     )
+    legend.set_in_layout(False)
 
 
 def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours: Runs) -> None:
@@ -192,10 +234,10 @@ def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours
         axes.hlines(rows, low, high, label=f"paper's models, {suffix}", **band)
     for number, ((model, _), metrics) in enumerate(ours.items()):
         if method in metrics:
-            found = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
+            means = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
             look: dict[str, Any] = {**ACROSS, "fmt": MARKERS[number], "color": color}
             look |= {"label": f"{model}, {suffix}", "markersize": 4, "capsize": 0, "clip_on": False}
-            marked(axes, rows + 0.05 * (len(ours) - 1 - 2 * number), rows_of(found), **look)
+            marked(axes, rows + 0.05 * (len(ours) - 1 - 2 * number), rows_of(means), **look)
 
 
 @_together("03_verdicts")
@@ -203,36 +245,49 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
     """The paper's findings on our models: the share of tests by verdict, a panel a run with tests."""
     ordered = sorted(runs, key=_of_another_model)
     ours = metrics_of_runs(ordered, answer_filter=answer_filter)
-    counted = verdict_counts(ours)
-    if counted.empty:  # no run has enough relations
-        counted = verdict_counts(ours, with_undecided=True)
-    whole = counted.groupby("finding", sort=False).sum(numeric_only=True)
-    holding = (whole["holds"] / whole.sum(axis=1)).sort_values(kind="stable")
-    tested_runs = counted.index.unique("run")
-    size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(holding) + 1.2)
-    picture, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
-    bars: dict[str, Any] = {"stacked": True, "width": 0.75, "legend": False}
+    counts = verdict_counts(ours)
+    if counts.empty:  # no run has enough relations
+        counts = verdict_counts(ours, with_undecided=True)
+    findings = _from_least_to_most_held(counts)
+    tested_runs = counts.index.unique("run")
+    size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(findings) + 1.2)
+    fig, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
     for axes, run in zip(panels[0], tested_runs, strict=True):
-        model, dataset = run.split(", ")
-        of_run = counted[counted.index.get_level_values("run") == run]
-        cells = of_run.droplevel("run").reindex(holding.index)
-        tests = cells.sum(axis=1)
-        cells.div(tests, axis=0).plot.barh(ax=axes, color=_VERDICT_COLOURS, **bars)
-        for row, (holds, n) in enumerate(zip(cells["holds"], tests, strict=True)):
-            axes.text(1.05, row, f"{holds:.0f} of {n:.0f}" if n else "–", va="center", fontsize=8)
-        axes.set(title=f"{model}\n{dataset.upper()}", xlim=(0, 1.5), xticks=[], ylabel="")
-        axes.grid(visible=False)
+        of_run = counts[counts.index.get_level_values("run") == run].droplevel("run")
+        _draw_verdicts(axes, run, of_run.reindex(findings.index))
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
-    last, tests = holding.index[0], whole.loc[holding.index[0]]
-    parts = f"“{last}” holds least ({tests['holds']:.0f} of {tests.sum():.0f} tests)"
-    finding = (
-        f"All tests hold for {(holding == 1).sum()} of the paper's {len(holding)} findings; {parts}"
-    )
+    tested = {key: metrics for key, metrics in ours.items() if ", ".join(key) in tested_runs}
     words = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
-    shown = {key: metrics for key, metrics in ours.items() if ", ".join(key) in tested_runs}
-    return with_caption(
-        picture, finding, f"{words}; {_counts_of_records(shown)}{_ending(runs, answer_filter)}"
-    )
+    caption = f"{words}; {_counts_of_records(tested)}{_ending(runs, answer_filter)}"
+    return with_caption(fig, _held_in_words(findings), caption)
+
+
+def _from_least_to_most_held(counts: pd.DataFrame) -> pd.DataFrame:
+    """The tests of each finding in all runs: how many hold, and of how many."""
+    of_finding = counts.groupby("finding", sort=False).sum(numeric_only=True)
+    tests = pd.DataFrame({"holds": of_finding["holds"], "tests": of_finding.sum(axis=1)})
+    shares = (tests["holds"] / tests["tests"]).sort_values(kind="stable")
+    return tests.loc[shares.index]
+
+
+def _held_in_words(findings: pd.DataFrame) -> str:
+    """How many findings hold in all tests, and which holds least: the first."""
+    in_all = (findings["holds"] == findings["tests"]).sum()
+    least = findings.iloc[0]
+    least_held = f"“{least.name}” holds least ({least['holds']:.0f} of {least['tests']:.0f} tests)"
+    return f"All tests hold for {in_all} of the paper's {len(findings)} findings; {least_held}"
+
+
+def _draw_verdicts(axes: Axes, run: str, counts: pd.DataFrame) -> None:
+    """A run's bars, one a finding, each divided by verdict; beside it how many tests hold, of how many."""
+    tests = counts.sum(axis=1)
+    shares = counts.div(tests, axis=0)
+    shares.plot.barh(ax=axes, color=_VERDICT_COLOURS, stacked=True, width=0.75, legend=False)
+    for row, (holds, n) in enumerate(zip(counts["holds"], tests, strict=True)):
+        axes.text(1.05, row, f"{holds:.0f} of {n:.0f}" if n else "–", va="center", fontsize=8)
+    model, dataset = run.split(", ")
+    axes.set(title=f"{model}\n{dataset.upper()}", xlim=(0, 1.5), xticks=[], ylabel="")
+    axes.grid(visible=False)
 
 
 def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
@@ -268,7 +323,7 @@ def pictures() -> Figure:
     factors = worked()
     weakest = min(after for _, after in CORRECT.values()), "weakest correct\nanswer after"
     strongest = max(after for _, after in FALSE.values()), "strongest false\nanswer after"
-    picture, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
+    fig, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
     title = "ES = 1: the new answer\nhas joined the list"
     _moved(success, title, {**NEW, **CORRECT}, *weakest)
     title = f"AFF = {factors['AFF']:.2f}: correct answers\nfall, most below a false one"
@@ -277,7 +332,7 @@ def pictures() -> Figure:
     _moved(noise, title, FALSE, *weakest)
     finding = "An edit can succeed while correct answers fall and false ones rise"
     return with_caption(
-        picture, finding, "Made-up probabilities, log scale: ○ before the edit, ● after"
+        fig, finding, "Made-up probabilities, log scale: ○ before the edit, ● after"
     )
 
 

@@ -28,6 +28,7 @@ EDITS = ("ES", "GS")
 VERDICTS = ("holds", INCONCLUSIVE, "reversed")
 PLAIN_EDITORS = "plain editors"  # in a table: the mean over the paper's editors without APP
 EVERY_OBJECTIVE = "every objective helps"
+L1_MATTERS_MOST = "L1 matters most"
 LESS_PROTECTION = "all answers as targets protect less than APP"
 TARGETS_COST = "all answers as targets cost edits (not in the paper)"
 APP_REDUCES = "APP reduces perturbation"
@@ -75,7 +76,7 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
         for short in (first, *others):
             evidence += _differences(EVERY_OBJECTIVE, metrics, whole, short)
         for short in others:
-            evidence += _differences("L1 matters most", metrics, short, first)
+            evidence += _differences(L1_MATTERS_MOST, metrics, short, first)
     return evidence
 
 
@@ -83,20 +84,22 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
     """Targets instead of objectives protect less than APP (Section 7.7, Table 5); what they cost."""
     evidence: list[Evidence] = []
     for editor in editors:
-        plain, *plus, whole = fairer(editor)
-        for variant in plus:
-            evidence += _differences(LESS_PROTECTION, metrics, whole, variant)
-            evidence += _differences(TARGETS_COST, metrics, variant, plain, ("ES",))
+        without_app, *more_targets, with_app = fairer(editor)
+        for variant in more_targets:
+            evidence += _differences(LESS_PROTECTION, metrics, with_app, variant)
+            evidence += _differences(TARGETS_COST, metrics, variant, without_app, ("ES",))
     return evidence
 
 
 def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     """One neighbour of each list helps, more help more (Section 7.8, Figure 4)."""
     evidence: list[Evidence] = []
-    for whole in (Variant(f"{editor}+app") for editor in editors):
-        none, one = (Variant(whole.method, "neighbours", float(k)) for k in (0, 1))
-        evidence += _differences("one neighbour helps", metrics, one, none)
-        evidence += _differences("more neighbours help more", metrics, whole, one)
+    for editor in editors:
+        whole = Variant(f"{editor}+app")
+        without_neighbours = Variant(whole.method, "neighbours", 0.0)
+        with_one = Variant(whole.method, "neighbours", 1.0)
+        evidence += _differences("one neighbour helps", metrics, with_one, without_neighbours)
+        evidence += _differences("more neighbours help more", metrics, whole, with_one)
     return evidence
 
 
@@ -106,9 +109,11 @@ def app_findings(
     """APP reduces perturbation, and costs edits (Section 7.4); of ``distinct`` editors if edits are alone."""
     evidence: list[Evidence] = []
     editors = distinct(editors) if alone else editors
-    for plain, whole in ((Variant(editor), Variant(f"{editor}+app")) for editor in editors):
-        evidence += _differences(APP_REDUCES, metrics, whole, plain)
-        evidence += _differences(APP_COSTS, metrics, whole, plain, EDITS)
+    for editor in editors:
+        without_app = Variant(editor)
+        with_app = Variant(f"{editor}+app")
+        evidence += _differences(APP_REDUCES, metrics, with_app, without_app)
+        evidence += _differences(APP_COSTS, metrics, with_app, without_app, EDITS)
     return evidence
 
 
@@ -170,17 +175,17 @@ def _evidence_of_editors(metrics: Metrics) -> Iterator[Evidence]:
 
 
 def _evidence_of_app(metrics: Metrics) -> Iterator[Evidence]:
-    for plain in WITH_APP:
-        with_app = f"{plain}+APP"
-        if plain not in metrics or with_app not in metrics:
+    for editor in WITH_APP:
+        with_app = f"{editor}+APP"
+        if editor not in metrics or with_app not in metrics:
             continue
         for metric in FACTORS:
-            yield _between_methods(APP_REDUCES, metrics, metric, higher=plain, lower=with_app)
+            yield _between_methods(APP_REDUCES, metrics, metric, higher=editor, lower=with_app)
         yield _between_methods(
-            "APP also improves locality", metrics, "LS", higher=with_app, lower=plain
+            "APP also improves locality", metrics, "LS", higher=with_app, lower=editor
         )
         for metric in EDITS:
-            yield _between_methods(APP_COSTS, metrics, metric, higher=plain, lower=with_app)
+            yield _between_methods(APP_COSTS, metrics, metric, higher=editor, lower=with_app)
 
 
 def _between_methods(

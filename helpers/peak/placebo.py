@@ -49,8 +49,8 @@ class PeakPlacebo:
             record.case_id: records[place] for record, place in zip(records, chosen, strict=True)
         }
 
-    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
-        """Scores before and under the placebo, as the metrics take them; if ``finished``, the stored ones."""
+    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
+        """Scores before and under the placebo, for the metrics; if ``stored_only``, the stored ones."""
 
         def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
             foreign = [self.edited_instead[record.case_id] for record in records]
@@ -60,10 +60,10 @@ class PeakPlacebo:
             return {"scores": scores, "edits": edits}
 
         results = self._results(editor)
-        if not finished:
+        if not stored_only:
             self.run.check(self.run.data.records)
             self._cases.completed(results, make)
-        before = self.run.cases.read(self.run.results()) if finished else self.run.scored()
+        before = self.run.cases.read(self.run.results()) if stored_only else self.run.scored()
         after = self._cases.read(results)
         if before.empty or after.empty:
             return pd.DataFrame(columns=COLUMNS)

@@ -15,10 +15,10 @@ from helpers.editing.editors import Variant, method_label
 from helpers.editing.presets import preset_words
 from helpers.params import check_range
 from helpers.paths import REPOSITORY, run_name
-from helpers.peak.ablations import SequenceTable
+from helpers.peak.ablations import sequence_key
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, PeakSequence
-from helpers.results.archive import About
+from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 
@@ -86,8 +86,10 @@ def publication_of(
 
     # The caption words the preset of these methods, and of others that are published with them.
     def caption(names: Collection[str]) -> dict[str, Any]:
-        every = dict.fromkeys([*methods, *map(str.lower, names)])
-        protected = [m for m in every if m.endswith("+app") and " " not in m]
+        keys = [TableKey.parse(name) for name in names]
+        published = [key.method.lower() for key in keys if key.is_method]
+        every_method = dict.fromkeys([*methods, *published])
+        protected = [method for method in every_method if method.endswith("+app")]
         words = preset_words(run.lm.name, params["preset"], protected)
         return {**about_records, "preset": words}
 
@@ -105,26 +107,26 @@ def part_of_records(
 ) -> Part:
     """A table of a run's records, as ``give`` makes it for an editor."""
 
-    def table(*, finished: bool = False) -> pd.DataFrame:
-        return small(give(editor, finished=finished))
+    def table(*, stored_only: bool = False) -> pd.DataFrame:
+        return small(give(editor, stored_only=stored_only))
 
     settings = editor.settings() if editor else {}
     return Part(
-        name, settings | run.ask_settings, table, partial(table, finished=True), run.cases.by_id
+        name, settings | run.ask_settings, table, partial(table, stored_only=True), run.cases.by_id
     )
 
 
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
-    """Scores after the ``checkpoints`` of ``sequences``, a table for each as ``SequenceTable`` names it."""
+    """Scores after the ``checkpoints`` of ``sequences``, a table for each (``sequence_key``)."""
     checkpoints = sorted(params["checkpoints"])
     for count in checkpoints if params["sequences"] else ():
         check_range("checkpoints", count, 1, len(run.data.records))
     for method, editor in editors_of(run, params["sequences"], params).items():
-        for place, edits in enumerate(checkpoints, 1):
-            reached = partial(PeakSequence(run, editor).scores, checkpoints[:place])
+        for number, edits in enumerate(checkpoints, start=1):
+            reached = partial(PeakSequence(run, editor).scores, checkpoints[:number])
             cases = [record.case_id for record in run.data.records[:edits]]
             yield Part(
-                str(SequenceTable(method, edits)),
+                str(sequence_key(method, edits)),
                 editor.settings() | run.ask_settings,
                 lambda reached=reached: small(reached()),  # type: ignore[misc]
                 cases=cases,

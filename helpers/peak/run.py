@@ -176,9 +176,9 @@ class PeakRun:
 
         return self.completed(self.results(editor), make)
 
-    def scores(self, editor: Editor, *, finished: bool = False) -> pd.DataFrame:
-        """Scores before and after, as the metrics take them; if ``finished``, those in the store only."""
-        if finished:
+    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
+        """Scores before and after, as the metrics take them; if ``stored_only``, those in the store only."""
+        if stored_only:
             unedited = self.cases.read(self.results())
             edited = self.cases.read(self.results(editor))
         else:

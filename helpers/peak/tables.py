@@ -24,7 +24,7 @@ from helpers.peak.metrics import (
     summarise,
 )
 from helpers.results.archive import Run, archive
-from helpers.results.notes import with_note, with_relations
+from helpers.results.notes import ShownTable, with_note, with_relations
 from helpers.results.statistics import LEVEL, Contrast, holm, paired, post_stratified
 from helpers.results.text import caption, in_points, mark, published_table
 
@@ -145,7 +145,7 @@ def app_contrast(by_record: Metrics, method: str, metric: str) -> Contrast | Non
     return metric_contrast(metric, by_record[plain][metric], by_record[method][metric])
 
 
-def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) -> pd.DataFrame:
+def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) -> ShownTable:
     """Mean percentage of each metric, methods as rows, as rounded text (PEAK, Tables 3, 4, 5 and 9).
 
     Cells read ``mean ± half width of the 95 % interval``, or ``mean [low, high]`` where the sides
@@ -191,7 +191,7 @@ def run_table(
     answer_filter: AnswerFilter = DEFAULT_FILTER,
     *,
     metrics: Sequence[str] = MAIN_METRICS,
-) -> pd.DataFrame:
+) -> ShownTable:
     """``editing_table`` of a published run below its unedited model, with ``method_notes``."""
     rows = {**unedited(scores_of(run), answer_filter), **by_record}
     return with_note(editing_table(rows, metrics=metrics), *method_notes(run))
@@ -199,7 +199,7 @@ def run_table(
 
 def weighted_table(
     by_record: Metrics, relations: pd.DataFrame, *, metrics: Sequence[str] = HARD_METRICS
-) -> pd.DataFrame:
+) -> ShownTable:
     """Post-stratified means in percent, and in brackets how far they are from the means over records.
 
     ``relations`` has a column ``relation`` and ``records_whole``, the relation's records in the whole file.
@@ -244,7 +244,7 @@ def beside_paper(
     paper: Mapping[str, pd.DataFrame],
     *,
     metrics: Sequence[str] = PAPER_METRICS,
-) -> pd.DataFrame:
+) -> ShownTable:
     """Our means, and under each method the paper's, as text; ``*`` marks a slip in the paper.
 
     † in a row of the paper is the paper's own: the method with APP differs from the plain one.

@@ -29,31 +29,60 @@ class ArchiveError(UserError):
     """A run that is missing, is damaged, or cannot take the rows; the message names the remedy."""
 
 
+NAMED_BY = "named by"  # the one kind with no colon after it
+
+
 @dataclass(frozen=True)
 class TableKey:
-    """What the name of a stored table holds: ``KIND: METHOD, MODE``, such as "exact: rome, deep".
+    """What the name of a stored table holds: ``KIND: METHOD, MODE: EDITS``; only the method is in each.
 
-    Kind and mode may be missing: "locality: rome+app", "rome+app". The name of a table that is of no
-    method, such as "chains", takes the method's place.
+    ================================== =========================
+    exact: rome, deep                  kind, method, mode
+    ability: rome, in sequence: 10     kind, method, mode, edits
+    similarities: fisher               kind, locator
+    named by rome+app                  kind, method
+    rome+app                           method
+    rome+app after 10                  method, edits
+    chains                             neither: in the method's place
+    ================================== =========================
     """
 
     kind: str  # of its rows
     method: str  # or what else its rows were made with, such as a locator
     mode: str = ""  # how the edits were made
+    edits: int = 0  # made in sequence before its rows were; 0: the name states none
 
     def __str__(self) -> str:
-        kind = f"{self.kind}: " if self.kind else ""
-        mode = f", {self.mode}" if self.mode else ""
-        return f"{kind}{self.method}{mode}"
+        name = self.method
+        if self.mode:
+            name += f", {self.mode}"
+        if self.edits:
+            name += f": {self.edits}" if self.mode else f" after {self.edits}"
+        if self.kind:
+            separator = " " if self.kind == NAMED_BY else ": "
+            name = f"{self.kind}{separator}{name}"
+        return name
 
     @classmethod
     def parse(cls, name: str) -> TableKey:
         """The key whose text is this name."""
-        kind, colon, after_kind = name.partition(": ")
-        if not colon:
+        if name.startswith(f"{NAMED_BY} "):
+            kind, after_kind = NAMED_BY, name.removeprefix(f"{NAMED_BY} ")
+        elif ": " in name:
+            kind, _, after_kind = name.partition(": ")
+        else:
             kind, after_kind = "", name
         method, _, mode = after_kind.partition(", ")
-        return cls(kind, method, mode)
+        if mode:
+            mode, _, edits = mode.partition(": ")
+        else:
+            method, _, edits = method.partition(" after ")
+        return cls(kind, method, mode, int(edits or 0))
+
+    @property
+    def is_method(self) -> bool:
+        """Whether the name is a method's, or a variant's, and nothing else: ``rome+app``."""
+        return str(self) == self.method
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -11,45 +12,64 @@ from numpy.typing import ArrayLike
 
 from helpers.results.statistics import relations_of, too_few
 
-_NOTE = "below"  # in a table's ``attrs``, which pandas hands on to copies and selections
+
+@dataclass(frozen=True, eq=False)
+class ShownTable:
+    """A table for readers, with the line below it; empty where it has none."""
+
+    table: pd.DataFrame
+    note: str = ""
+
+    @property
+    def T(self) -> ShownTable:
+        """Rows as columns, above the same line."""
+        return replace(self, table=self.table.T)
+
+    def query(self, condition: str) -> ShownTable:
+        """The rows of a condition, as ``DataFrame.query`` has it, above the same line."""
+        return replace(self, table=self.table.query(condition))
 
 
-def note_of(table: pd.DataFrame) -> str:
-    """The line below a table; empty where it has none."""
-    return str(table.attrs.get(_NOTE, ""))
+AnyTable = pd.DataFrame | ShownTable  # one that may have a line below it
 
 
-def with_note(table: pd.DataFrame, *notes: str) -> pd.DataFrame:
+def as_shown(table: AnyTable) -> ShownTable:
+    """A table with the line below it, if there is one."""
+    return table if isinstance(table, ShownTable) else ShownTable(table)
+
+
+def with_note(table: AnyTable, *notes: str) -> ShownTable:
     """A table with more sentences on the line below it; empty ones are omitted."""
-    table.attrs[_NOTE] = "; ".join(filter(None, [note_of(table), *notes]))
-    return table
+    shown = as_shown(table)
+    return replace(shown, note="; ".join(filter(None, [shown.note, *notes])))
 
 
-def with_relations(table: pd.DataFrame, samples: Iterable[ArrayLike]) -> pd.DataFrame:
+def with_relations(table: AnyTable, samples: Iterable[ArrayLike]) -> ShownTable:
     """A table with a line on the units behind its intervals and tests, which are of these samples."""
     counts = {relations_of(sample) for sample in samples} - {None, 0}  # of relations
     enough = [count for count in counts if not too_few(count)]
     not_enough = [count for count in counts if too_few(count)]
+    notes = []
     if enough:
-        with_note(table, f"intervals and tests by relation ({_ends(enough)} relations)")
+        notes.append(f"intervals and tests by relation ({_ends(enough)} relations)")
     if not_enough:
-        over_records = f"too few relations for tests ({_ends(not_enough)}): intervals over records"
-        with_note(table, over_records)
-    return with_note(table)
+        fewest = f"too few relations for tests ({_ends(not_enough)}): intervals over records"
+        notes.append(fewest)
+    return with_note(table, *notes)
 
 
 def with_power(
-    table: pd.DataFrame,
+    table: AnyTable,
     least: Iterable[float],
     n: Iterable[int],
     *,
     unit: str = "",
     digits: int = 1,
-) -> pd.DataFrame:
+) -> ShownTable:
     """A table of tests with a line below: their ``detectable`` differences, rounded up, and numbers n."""
     tested = [(value, count) for value, count in zip(least, n, strict=True) if value > 0]
     if not tested:
-        return table
+        return as_shown(table)
     scale = 10**digits
     values = [math.ceil(round(value * scale, 6)) / scale for value, _ in tested]
     ends = dict.fromkeys((min(values), max(values)))

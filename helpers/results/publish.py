@@ -39,11 +39,11 @@ class Publication:
     caption: Callable[[Collection[str]], Mapping[str, Any]] | None = None
 
 
-def publish_parts(publication: Publication, into: Archive, *, finished: bool = False) -> Path:
+def publish_parts(publication: Publication, into: Archive, *, stored_only: bool = False) -> Path:
     """Make the parts that are not published with these settings and cases; each is stored at once.
 
     Where the published run has another source or preset, or more records, nothing is made. If
-    ``finished``, nothing is computed, and what is finished is stored. Gives the run's folder.
+    ``stored_only``, nothing is computed, and what the results store has is stored. Gives the run's folder.
     """
     name = publication.name
     about = publication.about
@@ -51,19 +51,21 @@ def publish_parts(publication: Publication, into: Archive, *, finished: bool = F
     stored_run = into.known(name)
     if stored_run:
         _check_caption(into.root / stored_run.name, stored_run.about.caption, about.caption)
-    missing = [
+    missing_parts = [
         part for part in publication.parts if not (stored_run and is_published(stored_run, part))
     ]
-    stored_count = len(publication.parts) - len(missing)
-    for part in missing:
-        make = part.stored if finished else part.make
+    stored_count = len(publication.parts) - len(missing_parts)
+    for missing_part in missing_parts:
+        make = missing_part.stored if stored_only else missing_part.make
         table = make() if make else None
         if table is None or not len(table):
             continue
         names_before = stored_run.tables if stored_run else ()
-        names = dict.fromkeys([*names_before, part.name])
+        table_name = missing_part.name
+        names = dict.fromkeys([*names_before, table_name])
         caption = publication.caption(names) if publication.caption else about.caption
-        into.put(name, {part.name: table}, About(about.source, {part.name: part.settings}, caption))
+        about_table = About(about.source, {table_name: missing_part.settings}, caption)
+        into.put(name, {table_name: table}, about_table)
         stored_run = into.known(name)
         stored_count += 1
     if not stored_count:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from helpers import __version__
 from helpers.paths import PACKAGED, file_name
 from helpers.results.figure import drawing, published_figures
-from helpers.results.notes import note_of
+from helpers.results.notes import AnyTable, as_shown
 from helpers.results.style import in_style, save_figure
 
 if TYPE_CHECKING:
@@ -45,39 +45,38 @@ def begin(lm: LanguageModel, *, seed: int) -> str:
     return " | ".join([*parts, f"seed {seed}"])
 
 
-def show(what: str | pd.DataFrame, *values: Any, **options: Any) -> None:
+def show(what: str | AnyTable, *values: Any, **options: Any) -> None:
     """Show a table, or draw a figure, save it and show it; ``helpers run`` keeps tables as CSV files.
 
     ``values`` are what the figure is drawn from, else the stored tables of its name. ``options`` are
     those of the figure's function; or ``table_output``'s, and ``name`` of the CSV file.
     """
-    if isinstance(what, pd.DataFrame):
-        _keep_as_csv(what, options.pop("name", "") or options.get("title", ""))
+    if not isinstance(what, str):
+        _keep_as_csv(as_shown(what).table, options.pop("name", "") or options.get("title", ""))
         display(table_output(what, **options), raw=True)
         return
     stored = published_figures(chapter=what[:2]) if not (values or options) else {}
     kind = stored.get(what) or drawing(what)
     name = kind.file(*values, **options)
-    drawn = kind.draw(*values, **options)
-    save_figure(drawn, name)
-    output, size = figure_output(drawn, f"figure {name}")
-    alt = f"{kind.title} {' '.join(drawn.get_suptitle().split())}."
+    fig = kind.draw(*values, **options)
+    save_figure(fig, name)
+    output, size = figure_output(fig, f"figure {name}")
+    alt = f"{kind.title} {' '.join(fig.get_suptitle().split())}."
     display(output, raw=True, metadata={"image/png": {**size, "alt": alt}})
     display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
 
 
 def table_output(
-    table: pd.DataFrame, *, title: str = "", decimals: int = 2, index: bool = True
+    table: AnyTable, *, title: str = "", decimals: int = 2, index: bool = True
 ) -> dict[str, str]:
-    """A table as HTML and as plain text, which a check compares; with its ``note_of`` below it."""
+    """A table, with the line below it, as HTML and as plain text, which a check compares."""
+    shown = as_shown(table)
     number = f"{{:.{decimals}f}}".format
-    text = table.to_string(index=index, float_format=number, na_rep="–")
-    note = note_of(table)
-    above = _paragraph(title)
-    below = _paragraph(note)
+    text = shown.table.to_string(index=index, float_format=number, na_rep="–")
+    html = table_html(shown.table, decimals=decimals, index=index)
     return {
-        "text/plain": "\n".join(filter(None, (title, text, note))),
-        "text/html": _LOOK + above + table_html(table, decimals=decimals, index=index) + below,
+        "text/plain": "\n".join(filter(None, (title, text, shown.note))),
+        "text/html": _LOOK + _paragraph(title) + html + _paragraph(shown.note),
     }
 
 
@@ -107,12 +106,12 @@ def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) ->
     return f'<div class="ke-table">{inner}</div>'
 
 
-def figure_output(drawn: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
+def figure_output(fig: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
     """A figure as a PNG of twice the pixels it takes on the page, and that size."""
     buffer = BytesIO()
     with in_style():
-        drawn.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
-    width, height = (round(_SCREEN * inches) for inches in drawn.get_size_inches())
+        fig.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
+    width, height = (round(_SCREEN * inches) for inches in fig.get_size_inches())
     image = b64encode(buffer.getvalue()).decode()
     return {"image/png": image, "text/plain": caption}, {"width": width, "height": height}
 

@@ -58,27 +58,27 @@ def without_mathematics(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def with_caption(figure: Figure, finding: str, caption: str) -> Figure:
+def with_caption(fig: Figure, finding: str, caption: str) -> Figure:
     """The figure under the finding it shows, what it is drawn from in small print below the panels."""
-    width = figure.get_figwidth()
+    width = fig.get_figwidth()
     title = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
     small = [part for line in caption.splitlines() for part in textwrap.wrap(line, int(18 * width))]
-    figure.suptitle(without_mathematics("\n".join(title)), x=0.01, ha="left", fontsize=10)
-    figure.supxlabel(
+    fig.suptitle(without_mathematics("\n".join(title)), x=0.01, ha="left", fontsize=10)
+    fig.supxlabel(
         without_mathematics("\n".join(small)), x=0.01, ha="left", fontsize=7, color="0.35"
     )
-    return figure
+    return fig
 
 
-def save_figure(figure: Figure, name: str, folder: Path | None = None) -> list[Path]:
+def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path]:
     """Write ``name``.png and ``name``.svg without dates, so that equal figures are equal files."""
     folder = folder or figures_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    plt.close(figure)  # of pyplot's figures; it is drawn all the same
+    plt.close(fig)  # of pyplot's figures; it is drawn all the same
     png, svg = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
     with in_style():  # some of it matters only now: fonts, resolution
-        figure.savefig(png, metadata={"Software": None})
-        figure.savefig(svg, metadata={"Date": None})
+        fig.savefig(png, metadata={"Software": None})
+        fig.savefig(svg, metadata={"Date": None})
     return [png, svg]
 
 
@@ -91,6 +91,8 @@ def marked(
     """
     mean, low, high = (table[name].to_numpy(float) for name in ("mean", "low", "high"))
     sides = np.nan_to_num(np.clip([mean - low, high - mean], 0, None))
-    where = (mean, places) if across else (places, mean)
-    drawn: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, "xerr" if across else "yerr": sides}
-    axes.errorbar(*where, **drawn | look)
+    style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, **look}
+    if across:
+        axes.errorbar(mean, places, xerr=sides, **style)
+    else:
+        axes.errorbar(places, mean, yerr=sides, **style)

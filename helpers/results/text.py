@@ -16,7 +16,7 @@ import pandas as pd
 
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
-from helpers.results.notes import with_power, with_relations
+from helpers.results.notes import ShownTable, with_power, with_relations
 from helpers.results.statistics import LEVEL, Contrast, Estimate, detectable, holm
 
 INCONCLUSIVE = "inconclusive"
@@ -94,7 +94,7 @@ def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
     return verdicts
 
 
-def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+def findings_table(evidence: Sequence[Evidence]) -> ShownTable:
     """Evidence as text, in points, with Holm's correction for all tests of the same finding."""
     columns = ["finding", "measure", "difference", "n", "verdict"]
     rows = [
@@ -103,8 +103,8 @@ def findings_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
     least = [100 * detectable(*e.samples) for e in evidence]
-    table = with_power(table, least, table["n"], unit=" points")
-    return with_relations(table, (sample for e in evidence for sample in e.samples))
+    shown = with_power(table, least, table["n"], unit=" points")
+    return with_relations(shown, (sample for e in evidence for sample in e.samples))
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:

@@ -91,23 +91,23 @@ def _caption_with_notes(runs: Sequence[Run], rule: Known, *words: str, notes: st
 
 def _by_graph(
     runs: Sequence[Run],
-    table_of_terms: Callable[..., Table],
+    make_table: Callable[..., Table],
     paper: Table,
     counts_of: Callable[[Table], str],
     rule: Known,
     mode: str = "",
 ) -> list[GraphPanel]:
-    """A panel for each run's model and graphs, own graphs first, then for each of the paper's models.
+    """A panel for each run, those on recalled graphs first, then for each of the paper's models.
 
-    ``table_of_terms`` is one of ``tables``' tables, ``counts_of`` words what ours are made from.
+    ``make_table`` is one of ``tables``' functions of terms, ``counts_of`` words what ours are made from.
     """
-    own_graphs_first = sorted(
+    runs_on_recalled_first = sorted(
         runs, key=lambda run: (not is_recalled(run), _order_of_size(run.about.source["model"]))
     )
     panels = []
-    for run in own_graphs_first:
+    for run in runs_on_recalled_first:
         run_mode = mode or _mode(run)
-        table = table_of_terms(_terms_without_app([run], rule), mode=run_mode)
+        table = make_table(_terms_without_app([run], rule), mode=run_mode)
         panels.append(
             GraphPanel(_kind_of_graph(run, run_mode), model_of(run), counts_of(table), table)
         )
@@ -162,20 +162,11 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         return f"n = {direct} and {longer} edits"
 
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), counts_of, rule, mode)
-    more_left = []
-    for kind, runs_of_kind in _by_kind(runs).items():
-        terms = _terms_without_app(runs_of_kind, rule)
-        verdicts = tables.longer_table(terms, mode=mode)["Holm"]
-        more_left.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
     columns = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
     marks = {
         panel.title: {label: Mark(column, panel.table) for label, column in columns.items()}
         for panel in panels
     }
-    finding = (
-        "Significantly more is left along chains than at the direct question:"
-        f" {', '.join(more_left)}"
-    )
     note = "IFR, mean over edits, at most 1 each; square-root scale; counted: edits with both, after Holm's"
     caption = _caption_with_notes(runs, rule, "exact", notes=f"{note} correction")
     fig = _dots(marks)
@@ -183,7 +174,20 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         axes.set_xscale("function", functions=_ROOT)
         axes.set(xlim=(-0.001, 1.02), xticks=_SHARES)
         axes.set_xticklabels(map("{:g}".format, _SHARES))
-    return style.with_caption(fig, finding, caption)
+    return style.with_caption(fig, _more_left_in_words(runs, rule, mode), caption)
+
+
+def _more_left_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
+    """For how many methods more is left along chains, by whose the graphs are."""
+    more_left = []
+    for kind, runs_of_kind in _by_kind(runs).items():
+        terms = _terms_without_app(runs_of_kind, rule)
+        verdicts = tables.longer_table(terms, mode=mode).table["Holm"]
+        more_left.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
+    return (
+        "Significantly more is left along chains than at the direct question:"
+        f" {', '.join(more_left)}"
+    )
 
 
 def _in_order(runs: Sequence[Run]) -> list[Run]:
@@ -192,7 +196,7 @@ def _in_order(runs: Sequence[Run]) -> list[Run]:
 
 
 def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by whose the graphs are, own ones first."""
+    """Runs by whose the graphs are: those on recalled graphs, then the others."""
     kinds = {
         "own graphs": [run for run in runs if is_recalled(run)],
         "other graphs": [run for run in runs if not is_recalled(run)],
@@ -246,13 +250,6 @@ def what_is_left(
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
     measures = (tables.DEEP, *tables.KINDS)
     table = tables.measure_table(_terms_without_app(runs, rule), measures, mode=mode)
-    is_less = table[f"{metrics.OWN} high"] < table["CKP low"]
-    less_in_all = is_less.groupby(table["method"], sort=False).all()
-    methods = [method_label(str(method)) for method in less_in_all.index[less_in_all]]
-    finding = (
-        f"{', '.join(methods) or 'No method'}: less is left of the subject's other facts than of"
-        " other subjects' facts"
-    )
     titles = {
         "deep edits: share\nthat leave no chain": metrics.DEEP,
         "left of the\nedited fact": metrics.DIRECT,
@@ -273,7 +270,18 @@ def what_is_left(
     note += "\ntitle: intervals of the last two panels are apart"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
     fig = _dots(marks, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
-    return style.with_caption(fig, finding, caption)
+    return style.with_caption(fig, _less_of_own_in_words(table), caption)
+
+
+def _less_of_own_in_words(table: Table) -> str:
+    """Methods whose intervals of the subject's other facts are below those of others', in all models."""
+    is_less = table[f"{metrics.OWN} high"] < table["CKP low"]
+    less_in_all = is_less.groupby(table["method"], sort=False).all()
+    methods = [method_label(str(method)) for method in less_in_all.index[less_in_all]]
+    return (
+        f"{', '.join(methods) or 'No method'}: less is left of the subject's other facts than of"
+        " other subjects' facts"
+    )
 
 
 @_exact("06_ckp")
@@ -286,18 +294,22 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known =
         lambda table: _words_of_counts(table, "CKP", "facts"),
         rule,
     )
+    note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
+    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
+    marks = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
+    fig = _dots(marks, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    return style.with_caption(fig, _lowest_in_words(panels), caption)
+
+
+def _lowest_in_words(panels: Sequence[GraphPanel]) -> str:
+    """The lowest CKP of each of our models, and whose it is."""
     lowest = {}
     for panel in panels:
         if "CKP low" in panel.table:
             worst = panel.table.nsmallest(1, "CKP").iloc[0]
             label = method_label(worst["method"])
             lowest[panel.model] = f"{label}'s {worst['CKP']:.2f} ({panel.model})"
-    finding = f"Lowest mean CKP on KnowGIC: {', '.join(lowest.values())}"
-    note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
-    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    marks = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
-    fig = _dots(marks, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
-    return style.with_caption(fig, finding, caption)
+    return f"Lowest mean CKP on KnowGIC: {', '.join(lowest.values())}"
 
 
 @_exact("06_ifr_against_ckp")
@@ -312,37 +324,41 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
     )
     fig, grid = _grid(len(panels))
     for axes, panel in zip(grid, panels, strict=True):
-        for method, row in panel.table.groupby("method", sort=False):
-            point = method_line(str(method)) | {"linestyle": "", "markersize": 5}
-            ifr, ckp = _intervals(Mark("IFR", row)), _intervals(Mark("CKP", row))
-            style.marked(axes, row["CKP"], ifr, across=True, **point)
-            style.marked(axes, row["IFR"], ckp, across=False, **point)
+        _draw_points(axes, panel.table)
         axes.set_title(panel.title, fontsize=8)
         axes.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xlabel="IFR")
         axes.set(xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     fig.supylabel("CKP (1: no fact lost)", fontsize=9)
     _legend(fig, grid)
-    ours = _terms_without_app(runs, rule)
-    tested = tables.difference_table(ours, ours, mode=mode, than="memit")
+    note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
+    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
+    return style.with_caption(fig, _differences_in_words(runs, rule, mode), caption)
+
+
+def _draw_points(axes: Axes, table: Table) -> None:
+    """A point for each method at its IFR and CKP, with both intervals."""
+    for method, row in table.groupby("method", sort=False):
+        point = method_line(str(method)) | {"linestyle": "", "markersize": 5}
+        style.marked(axes, row["CKP"], _intervals(Mark("IFR", row)), across=True, **point)
+        style.marked(axes, row["IFR"], _intervals(Mark("CKP", row)), across=False, **point)
+
+
+def _differences_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
+    """How many of the methods' differences from MEMIT are significant."""
+    terms = _terms_without_app(runs, rule)
+    tested = tables.difference_table(terms, terms, mode=mode, than="memit").table
     is_significant = tested["Holm"] != INCONCLUSIVE
-    finding = (
+    return (
         f"On KnowGIC {is_significant.sum()} of {len(tested)} differences from MEMIT in IFR or CKP are"
         " significant after correction"
     )
-    note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
-    caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    return style.with_caption(fig, finding, caption)
 
 
 @figure("06_recalled_links", alone=True)
 def recalled_links() -> Figure:
     """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
+    links_left = _links_left()
     fig, axes = plt.subplots(figsize=(7, 3.4))
-    links_left = {}
-    for model in PACKAGED_WORDS:
-        file = PACKAGED / f"thinkedit/recalled-{model}-links.csv"
-        if file.exists():
-            links_left[model] = pd.read_csv(file, index_col=0).loc["all"]
     axes.grid(axis="y", visible=False)
     for number, (model, counts) in enumerate(links_left.items()):
         heights = np.arange(len(counts)) + 0.26 * (number - (len(links_left) - 1) / 2)
@@ -362,6 +378,16 @@ def recalled_links() -> Figure:
     return style.with_caption(
         fig, finding, f"ours: {models}\nedits are made of the last stage's links"
     )
+
+
+def _links_left() -> dict[str, pd.Series]:
+    """Links of the packaged recalled graphs after each stage, by model."""
+    links_left = {}
+    for model in PACKAGED_WORDS:
+        file = PACKAGED / f"thinkedit/recalled-{model}-links.csv"
+        if file.exists():
+            links_left[model] = pd.read_csv(file, index_col=0).T["all"]
+    return links_left
 
 
 def _grid(count: int, columns: int = 3, *, row_height: float = 2.2) -> tuple[Figure, list[Axes]]:

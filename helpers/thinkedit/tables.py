@@ -18,7 +18,7 @@ from pandas import DataFrame as Table
 
 from helpers.editing.editors import distinct, method_label
 from helpers.results.archive import ArchiveError, Run, TableKey
-from helpers.results.notes import with_note, with_power
+from helpers.results.notes import AnyTable, ShownTable, as_shown, with_note, with_power
 from helpers.results.statistics import (
     LEVEL,
     Contrast,
@@ -166,31 +166,32 @@ def _of_successful(terms: Table, success: Table) -> Table:
     return terms[of_them].assign(measure=SUCCESSFUL)
 
 
-def split_app(found: Table) -> tuple[Table, Table]:
+def split_app(terms: Table) -> tuple[Table, Table]:
     """The methods as they are, and their versions with APP under the same names, to set side by side."""
-    with_app = found["method"].str.endswith("+app")
-    plain_names = found["method"].str.removesuffix("+app")
-    return found[~with_app], found.assign(method=plain_names)[with_app]
+    with_app = terms["method"].str.endswith("+app")
+    plain_names = terms["method"].str.removesuffix("+app")
+    return terms[~with_app], terms.assign(method=plain_names)[with_app]
 
 
-def by_method(found: Table, mode: str) -> dict[tuple[str, str], Table]:
+def by_method(terms: Table, mode: str) -> dict[tuple[str, str], Table]:
     """Terms of each (model, method) in one mode; ArchiveError where there are no results of it."""
-    of_mode = found[found["mode"] == mode]
+    of_mode = terms[terms["mode"] == mode]
     if of_mode.empty:
-        raise ArchiveError(f"no results of mode {mode!r}; there are {set(found['mode'])}")
-    return {(str(model), str(method)): terms for (model, method), terms in of_mode.groupby(KEYS)}
+        raise ArchiveError(f"no results of mode {mode!r}; there are {set(terms['mode'])}")
+    groups = of_mode.groupby(KEYS)
+    return {(str(model), str(method)): of_method for (model, method), of_method in groups}
 
 
-def measure_table(found: Table, measures: Sequence[str], *, mode: str) -> Table:
+def measure_table(terms: Table, measures: Sequence[str], *, mode: str) -> Table:
     """A row per method. Of each measure its mean over edits (``IFR``) with its 95 % interval (``IFR low``,
     ``IFR high``), the numbers of ``IFR edits`` and ``IFR terms`` (chains or facts), and, of ratios, the
     ``Pooled`` one as the paper takes it (``IFR pooled``).
     """
     rows = []
-    for (model, method), terms in by_method(found, mode).items():
+    for (model, method), terms_of_method in by_method(terms, mode).items():
         row: dict[str, object] = {"model": model, "method": method}
         for name in measures:
-            of_measure = terms[terms["measure"] == name]
+            of_measure = terms_of_method[terms_of_method["measure"] == name]
             sums = sums_of(of_measure)
             if name in (*SHARES, DEEP):
                 mean = share_interval(of_measure["ratio"])
@@ -204,10 +205,10 @@ def measure_table(found: Table, measures: Sequence[str], *, mode: str) -> Table:
     return ordered(Table(rows))
 
 
-def technique_table(found: Table, *, mode: str) -> Table:
+def technique_table(terms: Table, *, mode: str) -> Table:
     """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method."""
-    shares = [name for name in SHARES if (found["measure"] == name).any()]
-    return measure_table(found, [*MEASURES, *shares], mode=mode)
+    shares = [name for name in SHARES if (terms["measure"] == name).any()]
+    return measure_table(terms, [*MEASURES, *shares], mode=mode)
 
 
 def app_table(plain: Table, with_app: Table, *, mode: str) -> Table:
@@ -226,14 +227,14 @@ def app_table(plain: Table, with_app: Table, *, mode: str) -> Table:
     return table
 
 
-def deep_table(found: Table, *, mode: str) -> Table:
+def deep_table(terms: Table, *, mode: str) -> Table:
     """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
-    return measure_table(found, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
+    return measure_table(terms, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
 
 
-def length_table(found: Table, *, mode: str) -> Table:
+def length_table(terms: Table, *, mode: str) -> Table:
     """IFR overall and by chain length (the paper's Table 10), from the deducible chains of each."""
-    chains = found[found["measure"] == "IFR"]
+    chains = terms[terms["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
     longer = chains[chains["length"] > 1].assign(measure=LONGER)
     every = pd.concat([chains.assign(measure=OVERALL), by_length, longer])
@@ -241,23 +242,23 @@ def length_table(found: Table, *, mode: str) -> Table:
 
 
 def difference_table(
-    found: Table,
+    terms: Table,
     other: Table,
     *,
     mode: str,
     other_mode: str = "",
     than: str = "",
     measures: Sequence[str] = MEASURES,
-) -> Table:
+) -> ShownTable:
     """Mean differences on the same edits: each method's measures minus those in the other evaluation.
 
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
     method that is ``than`` by construction is not compared with it (``distinct``).
     """
-    other_terms = by_method(other, other_mode or mode)
+    others_by_method = by_method(other, other_mode or mode)
     pairs = {}
-    for (model, method), second_terms in by_method(found, mode).items():
-        first_terms = other_terms.get((model, than or method))
+    for (model, method), second_terms in by_method(terms, mode).items():
+        first_terms = others_by_method.get((model, than or method))
         same = method == than or (mode not in SEQUENCES and len(distinct([than, method])) == 1)
         if first_terms is None or (than and same):
             continue
@@ -268,47 +269,47 @@ def difference_table(
     return _tested(pairs)
 
 
-def longer_table(found: Table, *, mode: str) -> Table:
+def longer_table(terms: Table, *, mode: str) -> ShownTable:
     """IFR along chains of two steps or more minus that of the direct question, over edits with both.
 
     A method that is another one by construction is not tested again (``distinct``).
     """
-    evaluated = by_method(found, mode)
+    evaluated = by_method(terms, mode)
     pairs = {}
-    for (model, method), terms in evaluated.items():
+    for (model, method), terms_of_method in evaluated.items():
         others = [name for of_model, name in evaluated if of_model == model]
         if mode not in SEQUENCES and method not in distinct(others):
             continue
-        chains = terms[terms["measure"] == "IFR"]
+        chains = terms_of_method[terms_of_method["measure"] == "IFR"]
         direct, longer = chains[chains["length"] == 1], chains[chains["length"] > 1]
         pairs[model, method, "IFR"] = sums_of(direct), sums_of(longer)
     return _tested(pairs)
 
 
-def with_placebos(found: Table) -> Table:
+def with_placebos(terms: Table) -> Table:
     """The evaluation with a further method for each that has a placebo, such as "rome, placebo"; the one
     given where none is stored.
     """
-    foreign = found[found["mode"] == PLACEBO]
+    foreign = terms[terms["mode"] == PLACEBO]
     names = foreign["method"] + f", {PLACEBO}"
-    return pd.concat([found, foreign.assign(method=names, mode="independent")], ignore_index=True)
+    return pd.concat([terms, foreign.assign(method=names, mode="independent")], ignore_index=True)
 
 
-def placebo_differences(found: Table) -> Table:
+def placebo_differences(terms: Table) -> ShownTable:
     """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
-    if PLACEBO not in set(found["mode"]):
+    if PLACEBO not in set(terms["mode"]):
         raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
     return difference_table(
-        found, found, mode="independent", other_mode=PLACEBO, measures=PLACEBO_MEASURES
+        terms, terms, mode="independent", other_mode=PLACEBO, measures=PLACEBO_MEASURES
     )
 
 
-def placebo_lines(found: Table) -> list[str]:
+def placebo_lines(terms: Table) -> list[str]:
     """What a foreign edit gives, a line for each model and method that has a placebo."""
-    if PLACEBO not in set(found["mode"]):
+    if PLACEBO not in set(terms["mode"]):
         return []
     lines = []
-    for row in measure_table(found, PLACEBO_MEASURES, mode=PLACEBO).to_dict("records"):
+    for row in measure_table(terms, PLACEBO_MEASURES, mode=PLACEBO).to_dict("records"):
         parts = []
         for name in PLACEBO_MEASURES:
             mean = Estimate(
@@ -320,23 +321,23 @@ def placebo_lines(found: Table) -> list[str]:
     return lines
 
 
-def orders_table(found: Table) -> Table:
+def orders_table(terms: Table) -> Table:
     """A row for each order of a sequence that was made in several; no rows where none was."""
     parts = []
     for order, mode in enumerate(SEQUENCES, start=1):
-        if mode in set(found["mode"]):
-            parts.append(measure_table(found, ORDER_MEASURES, mode=mode).assign(order=order))
+        if mode in set(terms["mode"]):
+            parts.append(measure_table(terms, ORDER_MEASURES, mode=mode).assign(order=order))
     every = ordered(pd.concat(parts, ignore_index=True))
     order_count = every.groupby(KEYS)["order"].transform("size")
     return every[order_count > 1].reset_index(drop=True)
 
 
-def order_lines(found: Table) -> list[str]:
+def order_lines(terms: Table) -> list[str]:
     """The lowest and the highest mean over the orders of each sequence that was made in several, and how
     many orders the others have.
     """
     lines = []
-    for (model, method), orders in orders_table(found).groupby(KEYS, sort=False):
+    for (model, method), orders in orders_table(terms).groupby(KEYS, sort=False):
         means = ", ".join(
             f"{measure} {orders[measure].min():.2f} to {orders[measure].max():.2f}"
             for measure in ORDER_MEASURES
@@ -346,7 +347,7 @@ def order_lines(found: Table) -> list[str]:
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
 
-def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> Table:
+def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> ShownTable:
     """Differences of capped ratios by (model, method, measure), from sums of the first and second side.
 
     They are tested over the edits of both sides (``statistics.paired``). ``verdict`` is of each test by
@@ -379,7 +380,7 @@ def _direction(contrast: Contrast) -> str:
     return "more" if contrast.difference.mean > 0 else "less"
 
 
-def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
+def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
     """Measures of edits made alone, with intervals over edits, and over the wordings of their prompts.
 
     Edits share wordings, and those of one may be alike; in brackets the number of wordings. For packaged
@@ -527,7 +528,7 @@ def ordered(table: Table) -> Table:
     return by.drop(columns="_order")
 
 
-def as_text(table: Table, *, digits: int = 2) -> Table:
+def as_text(table: Table, *, digits: int = 2) -> ShownTable:
     """A table whose measures are text with their intervals in brackets. Next to each are the ``Pooled``
     ratio, with its range without one edit and the largest edit's share, and n, edits and terms.
     """
@@ -549,7 +550,7 @@ def as_text(table: Table, *, digits: int = 2) -> Table:
     return _with_marks(Table(shown))
 
 
-def _with_marks(table: Table) -> Table:
+def _with_marks(table: AnyTable) -> ShownTable:
     """A table with a line below that holds for each row of MEND."""
-    has_mend = table["method"].str.startswith("mend").any()
+    has_mend = as_shown(table).table["method"].str.startswith("mend").any()
     return with_note(table, UNDERTRAINED if has_mend else "")

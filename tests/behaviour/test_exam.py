@@ -28,13 +28,3 @@ def test_scores_of_the_exam(tiny, tmp_path, monkeypatch):
     loss = model.network(ids, labels=ids.where(torch.arange(ids.shape[1]) > 4, -100)).loss
     own = table[(table["case_id"] == last.case_id) & (table["role"] == "austen")]
     np.testing.assert_allclose(-own["sum"] / own["tokens"], float(loss), atol=1e-4)
-
-
-def test_names_of_its_tables():
-    for table, name in (
-        (exam.ExamTable("rome+app"), "ability: rome+app, alone"),
-        (exam.ExamTable("rome", 40), "ability: rome, in sequence: 40"),
-    ):
-        assert str(table) == name
-        assert exam.ExamTable.parse(name) == table
-    assert exam.ExamTable.parse("rome after 10") is None

@@ -111,7 +111,7 @@ def test_methods_change_places_only_where_both_intervals_exclude_zero():
     levels = np.random.default_rng(0).uniform(0.4, 0.6, size=60)
     first = pd.DataFrame({"GS": levels + 0.3, "tokens": levels - 0.3, "choice": levels + 0.01})
     second = pd.DataFrame(dict.fromkeys(first, levels[::-1]))
-    found = agreement.agreement({"A": first, "B": second})
+    found = agreement.agreement({"A": first, "B": second}).table
     assert found["opposite"].tolist() == ["A / B", "none", "none"]
 
 
@@ -119,7 +119,7 @@ def test_where_no_correlation_is_tested_none_is_detectable():
     relations = pd.MultiIndex.from_product([range(6), ["A", "B"]], names=["case_id", "relation"])
     numbers = pd.Series(range(12), relations, dtype=float)  # of two relations: too few
     table = pd.DataFrame(dict.fromkeys(("AFF_hard", "ANF_hard", "recall", "new_hard"), numbers))
-    found = agreement.prediction_table({"unedited": 0 * table, "ROME": table})
+    found = agreement.prediction_table({"unedited": 0 * table, "ROME": table}).table
     assert found[["detectable", "Holm"]].to_numpy().tolist() == 2 * [["–", "–"]]
 
 
@@ -129,13 +129,16 @@ def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatc
     made = publish.publication({"scorers": ["rome+app"], **SAMPLES})
     publish_parts(made, into := Archive(tmp_path / "published"))
     states = agreement.by_state(stored := into.runs()[0])
-    assert len(agreement.scorer_table(states).columns) == len(agreement.SCORERS) - 2  # no chat
-    assert len(agreement.list_table(states)) == len(agreement.prediction_table(states)) == 2
+    assert (
+        len(agreement.scorer_table(states).table.columns) == len(agreement.SCORERS) - 2
+    )  # no chat
+    for table in (agreement.list_table(states), agreement.prediction_table(states)):
+        assert len(table.table) == 2
     assert "of the answer's tokens match" in scorer_panels(stored).get_suptitle()
     stored.tables.data[scorers.named_table("rome+app")] = stored.tables.data[
         scorers.named_table("unedited")
     ]
-    unchanged = agreement.list_table(agreement.by_state(stored)).loc["ROME+APP"]
+    unchanged = agreement.list_table(agreement.by_state(stored)).table.loc["ROME+APP"]
     assert (
         unchanged[agreement.LIST_TITLES["new_hard_change"]] == "+0.00"
     )  # for all that sampling changes

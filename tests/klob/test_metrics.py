@@ -202,7 +202,7 @@ def test_locality_by_hand(edits: pd.DataFrame) -> None:
     }
     table = locality_table(gains, mass)
     assert table["mean"].tolist() == pytest.approx([1, -1, 2])  # own, other, specific
-    text = locality_text(table)
+    text = locality_text(table, twins={}).table
     assert text.loc["knowledge neurons (IG)", "difference"] == "+2.00"  # two facts have no interval
 
 
@@ -263,6 +263,6 @@ def test_a_profile_that_repeats_an_earlier_one_is_counted_once() -> None:
     gains = pd.DataFrame(generator.random((6, 30)))
     tests = locality_table(gains, mass)
     assert set(tests["locator"]) == {"activation", "fisher", "random"}
-    text = locality_text(tests)
-    assert "logit attribution, neuron: as activation" in text.attrs["below"]
-    assert "logit attribution, neuron" not in text.index
+    shown = locality_text(tests, profile_twins(mass))
+    assert "logit attribution, neuron: as activation" in shown.note
+    assert "logit attribution, neuron" not in shown.table.index

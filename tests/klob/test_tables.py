@@ -67,7 +67,7 @@ def test_rsim_and_rsd_by_hand(similarities: pd.DataFrame, sentences: pd.DataFram
     assert tables.rsd_table(sizes, similarities, relative=True)["mean"].tolist() == [0, 0]
     factual = sentences.query("subtask != 'unbiasedness'")
     assert tables.rsd_table(factual, similarities)["mean"].isna().all()
-    long = tables.criteria_table(similarities, sentences, granularity="neuron")
+    long = tables.criteria_table(similarities, sentences, granularity="neuron").table
     means = long[long["locator"] == "random"].set_index("criterion")["mean"].to_dict()
     exact = (4 + 5 + 6) / 9 / 3
     expected = {"consistency": exact, "relevance": exact, "unbiasedness": -0.5}
@@ -75,7 +75,8 @@ def test_rsim_and_rsd_by_hand(similarities: pd.DataFrame, sentences: pd.DataFram
 
 
 def test_criteria_cells(similarities: pd.DataFrame, sentences: pd.DataFrame) -> None:
-    table = tables.criteria_text(similarities, sentences, granularity="neuron", share=0.01)
+    shown = tables.criteria_text(similarities, sentences, granularity="neuron", share=0.01)
+    table = shown.table
     assert table.index.tolist() == ["knowledge neurons (IG)", "random (control)"]
     ours = table[["consistency", "relevance", "unbiasedness"]]
     assert [cell[:7] for cell in ours.iloc[0]] == ["+0.56 (", "+0.56 (", "-0.50"]
@@ -84,9 +85,9 @@ def test_criteria_cells(similarities: pd.DataFrame, sentences: pd.DataFrame) -> 
     assert table[papers].iloc[0].tolist() == ["0.50", "0.50", "0.00"]
     assert list(table) == [name for pair in zip(ours, papers, strict=True) for name in pair]  # no n
     assert table["unbiasedness"].tolist() == ["-0.50"] * 2  # one sentence has no interval
-    assert table.attrs["below"] == "too few relations for tests (1): intervals over records"
+    assert shown.note == "too few relations for tests (1): intervals over records"
     fewer = similarities.query("locator == 'random' or example < 2")
-    table = tables.criteria_text(fewer, sentences, granularity="neuron", share=0.01)
+    table = tables.criteria_text(fewer, sentences, granularity="neuron", share=0.01).table
     assert table["n"].tolist() == ["2, 2, 1", "3, 3, 1"]
 
 
@@ -104,9 +105,9 @@ def test_intervals_are_by_relation_where_there_are_eight(
     table, again = (
         tables.rsim_table(rows.query("share == 0.01")) for rows in (one_each, pd.concat(copies))
     )
-    assert again["n"].tolist() == [24] * 4
-    assert again["low"].tolist() == pytest.approx(table["low"].tolist())
-    assert again.attrs["below"] == "intervals and tests by relation (8 relations)"
+    assert again.table["n"].tolist() == [24] * 4
+    assert again.table["low"].tolist() == pytest.approx(table.table["low"].tolist())
+    assert again.note == "intervals and tests by relation (8 relations)"
     spread = tables.rsd_table(sentences, similarities)
     assert spread["low"].isna().all()
 
@@ -126,7 +127,7 @@ def test_examples_in_wordings_as_printed_are_apart_from_corrected_ones(
     """Of three examples two are of P17, whose templates are corrected, and one of P50, as printed."""
     relations = {0: "is-located_(P17)", 1: "is-located_(P17)", 2: "author_(P50)"}
     labelled = similarities.assign(relation=similarities["example"].map(relations))
-    table = tables.wordings_text(labelled, granularity="neuron", share=0.01)
+    table = tables.wordings_text(labelled, granularity="neuron", share=0.01).table
     row = table.loc["random (control)"]
     assert row[["n, all", "n, as printed", "n, corrected"]].tolist() == [3, 1, 2]
     assert row["as printed"] == "+0.67"  # (0.7 − 0.1) / 0.9

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from helpers.editing.editors import Variant
-from helpers.peak.ablations import SequenceTable, with_neighbours
+from helpers.peak.ablations import sequence_key, sequences_of, variants_of, with_neighbours
 from helpers.peak.tables import UNDERTRAINED
-from helpers.results.archive import archive
+from helpers.results.archive import About, Run, archive
 
 
 def test_the_whole_list_is_last_of_the_neighbours():
@@ -21,8 +21,9 @@ def test_the_packaged_networks_are_those_that_are_noted():
     assert [run.about.settings["mend"]["network"] for run in stored] == [*UNDERTRAINED]
 
 
-def test_names_of_sequences_tables():
-    table = SequenceTable("rome+app", 10)
-    assert str(table) == "rome+app after 10"
-    assert SequenceTable.parse("rome+app after 10") == table
-    assert SequenceTable.parse("rome+app@neighbours=3") is None
+def test_sequences_and_variants_are_told_apart_by_their_names():
+    names = ("rome+app after 10", "rome+app@neighbours=3", "ability: rome, in sequence: 10")
+    run = Run("r", About({}), dict.fromkeys(names, pd.DataFrame()))
+    assert sequences_of(run) == [sequence_key("rome+app", 10)]
+    assert str(sequence_key("rome+app", 10)) == names[0]
+    assert variants_of(run) == [names[1]]

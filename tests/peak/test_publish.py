@@ -96,9 +96,9 @@ def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, m
         *(f"rome+app@{field}={x}x" for field in ("alpha", "beta", "gamma") for x in (0, 2)),
     }
     assert {table["case_id"].nunique() for table in stored.scores.values()} == {2}
-    assert {place: t["case_id"].nunique() for place, t in stored.sequences.items()} == {
-        ("rome+app", 1): 1,
-        ("rome+app", 3): 3,
+    assert {str(key): t["case_id"].nunique() for key, t in stored.sequences.items()} == {
+        "rome+app after 1": 1,
+        "rome+app after 3": 3,
     }
     assert stored.run.about.settings["rome+app@margin=1"]["app"]["margin"] == 1
     settings = stored.run.about.settings["locality: rome@kl_factor=2x"]

@@ -47,9 +47,9 @@ def test_one_run_on_peak_cf_alone_is_shown_whole():
     assert not [title for title in titles if "peak-t" in title or "gemma" in title]
     assert {"03_lists", "03_verdicts"} <= set(titles)
     main = shown[0][1]
-    assert main.index[0] == "unedited"
-    assert "MEND: undertrained (500 steps)" in main.attrs["below"]
-    assert "KN: steps 1, adaptive_threshold 0.2, p 0.4" in main.attrs["below"]
+    assert main.table.index[0] == "unedited"
+    assert "MEND: undertrained (500 steps)" in main.note
+    assert "KN: steps 1, adaptive_threshold 0.2, p 0.4" in main.note
 
 
 def test_other_models_follow_the_first_one_under_the_filter_asked_for():
@@ -89,10 +89,10 @@ def test_a_run_is_weighted_by_the_relations_of_the_whole_file():
     )
     by_record = {"ROME": pd.DataFrame({"AFF_hard": [1.0, 1.0, 0.4, 0.2]}, index=index)}
     relations = pd.DataFrame({"relation": ["P1", "P2", "P3"], "records_whole": [20, 40, 40]})
-    table = tables.weighted_table(by_record, relations, metrics=["AFF_hard"])
+    shown = tables.weighted_table(by_record, relations, metrics=["AFF_hard"])
     # (0.2 * 0.8 + 0.4 * 0.2) / 0.6 = 0.4, the mean over records is 0.65
-    assert table.loc["ROME", "AFF_hard"] == "40.0 (-25.0)"
-    assert "the measured relations have 60 % of them" in table.attrs["below"]
+    assert shown.table.loc["ROME", "AFF_hard"] == "40.0 (-25.0)"
+    assert "the measured relations have 60 % of them" in shown.note
 
 
 def test_the_papers_daggers_are_shown_where_its_numbers_are():
@@ -100,9 +100,9 @@ def test_the_papers_daggers_are_shown_where_its_numbers_are():
     by_record = tables.metrics_table(tables.scores_of(metrics, only=["ROME"])["ROME"])
     paper = tables.paper_setting("gpt2-xl", "peak-cf")
     (label,) = paper
-    table = tables.beside_paper({"ROME+APP": by_record}, paper, metrics=["ES", "AFF_hard"])
-    row = table.loc[("ROME+APP", label)]
+    shown = tables.beside_paper({"ROME+APP": by_record}, paper, metrics=["ES", "AFF_hard"])
+    row = shown.table.loc[("ROME+APP", label)]
     assert (row["ES"], row["AFF_hard"]) == ("96.2", "40.5†")
-    assert table.attrs["below"].startswith("† of the paper: with APP differs from without")
+    assert shown.note.startswith("† of the paper: with APP differs from without")
     plain = tables.beside_paper({"ROME": by_record}, paper, metrics=["ES"])
-    assert plain.attrs["below"] == ""
+    assert plain.note == ""

@@ -42,18 +42,18 @@ def both(data):
 
 
 def test_editing_table_marks_what_app_changes(both):
-    table = editing_table(method_metrics(both))
+    table = editing_table(method_metrics(both)).table
     assert table.loc["ROME+APP", "AFF_hard"].endswith("†")
     assert "†" not in "".join(table.loc["ROME"])
     mean = 100 * metrics_table(both["ROME"])["AFF_hard"].mean()
     assert table.loc["ROME", "AFF_hard"].startswith(f"{mean:.1f} ")
     swapped = {"ROME": both["ROME+APP"], "ROME+APP": both["ROME"]}
-    table = editing_table(method_metrics(swapped))
+    table = editing_table(method_metrics(swapped)).table
     assert table.loc["ROME+APP", "AFF_hard"].endswith("‡")
     assert table.loc["ROME", "Holm"] == ""
     assert table.loc["ROME+APP", "Holm"].startswith("all")
-    assert "Holm" not in editing_table({"ROME": metrics_table(both["ROME"])})
-    empty = editing_table({"ROME": metrics_table(NOTHING)})
+    assert "Holm" not in editing_table({"ROME": metrics_table(both["ROME"])}).table
+    empty = editing_table({"ROME": metrics_table(NOTHING)}).table
     assert set(empty.loc["ROME"]) == {"0", "n/a"}
 
 
@@ -63,11 +63,11 @@ def test_holm_takes_the_weak_marks_away():
     uneven = np.array([0.1, 0, 0, 0.1, 0.1, 0.1, 0, 0.1, 0.1])
     strong = {"AFF_hard": steady + 0.5, "ANF_hard": steady + uneven}  # p: 2 / 2^9 and 2 / 2^6
     metrics = {"ROME": pd.DataFrame(strong), "ROME+APP": pd.DataFrame(values)}
-    row = editing_table(metrics, metrics=["AFF_hard", "ANF_hard"]).loc["ROME+APP"]
+    row = editing_table(metrics, metrics=["AFF_hard", "ANF_hard"]).table.loc["ROME+APP"]
     assert "†" in row["ANF_hard"]  # p = 0.031 of two tests survives, as the larger one
     assert row["Holm"] == "all"
     doubled = {**metrics, "MEMIT": metrics["ROME"], "MEMIT+APP": metrics["ROME+APP"]}
-    row = editing_table(doubled, metrics=["AFF_hard", "ANF_hard"]).loc["ROME+APP"]
+    row = editing_table(doubled, metrics=["AFF_hard", "ANF_hard"]).table.loc["ROME+APP"]
     assert row["Holm"] == "all but ANF_hard"
 
 
@@ -87,7 +87,7 @@ def test_rows_are_labelled_and_the_papers_locality_is_its_codes():
     setting, nothing = paper_setting("gpt2-xl", "peak-cf"), metrics_table(NOTHING)
     (label,) = setting
     methods = ("ROME", "FT-L", "AlphaEdit")
-    table = beside_paper(dict.fromkeys(methods, nothing), setting)
+    table = beside_paper(dict.fromkeys(methods, nothing), setting).table
     assert [len(table.loc[method]) for method in methods] == [2, 2, 1]
     row = table.loc[("ROME", label)]
     assert (row["ES"], row["LS_held"], row["LS_authors"]) == ("99.3", "–", "90.6")
@@ -95,7 +95,8 @@ def test_rows_are_labelled_and_the_papers_locality_is_its_codes():
 
 
 def test_the_printed_slip_is_marked():
-    table = beside_paper({"MEND+APP": metrics_table(NOTHING)}, paper_setting("gpt2-xl", "peak-t"))
+    setting = paper_setting("gpt2-xl", "peak-t")
+    table = beside_paper({"MEND+APP": metrics_table(NOTHING)}, setting).table
     assert table["AFF_hard"].tolist() == ["nan", "26.3*"]
 
 

@@ -32,7 +32,11 @@ def test_what_is_put_is_what_is_got(archive):
     ("name", "key"),
     [
         ("exact: rome, deep", TableKey("exact", "rome", "deep")),
-        ("ability: rome, in sequence: 10", TableKey("ability", "rome", "in sequence: 10")),
+        ("ability: rome, alone", TableKey("ability", "rome", "alone")),
+        ("ability: rome, in sequence: 10", TableKey("ability", "rome", "in sequence", 10)),
+        ("rome+app after 10", TableKey("", "rome+app", edits=10)),
+        ("named by unedited", TableKey("named by", "unedited")),
+        ("named by unedited, again", TableKey("named by", "unedited", "again")),
         ("locality: rome+app", TableKey("locality", "rome+app")),
         ("rome+app@alpha=0.5x", TableKey("", "rome+app@alpha=0.5x")),
         ("chains", TableKey("", "chains")),

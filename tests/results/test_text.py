@@ -13,7 +13,7 @@ from helpers.paths import PACKAGED
 from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
 from helpers.results.archive import PACKAGED_WORDS, model_words
-from helpers.results.notes import with_power
+from helpers.results.notes import with_note, with_power
 from helpers.results.show import table_output
 from helpers.results.statistics import Contrast, Estimate, detectable, paired
 from helpers.results.text import (
@@ -34,14 +34,16 @@ def test_the_table_says_what_survives_holms_correction() -> None:
         Contrast(Estimate(0.2, 0.01, 0.39, 9), 0.04),
         Contrast(Estimate(-0.2, -0.3, -0.1, 9), 0.002),
     )
-    table = findings_table([Evidence("f", item, metric="m") for item in (strong, weak, against)])
+    table = findings_table(
+        [Evidence("f", item, metric="m") for item in (strong, weak, against)]
+    ).table
     assert table["verdict"].tolist() == ["holds", "holds", "reversed"]
     assert table["Holm"].tolist() == ["holds", "holds", "reversed"]
     many = findings_table(
         [Evidence("f", item, metric="m") for item in (strong, weak, weak, against)]
-    )
+    ).table
     assert many["Holm"].tolist() == ["holds", "inconclusive", "inconclusive", "reversed"]
-    assert findings_table([]).empty
+    assert findings_table([]).table.empty
 
 
 def test_a_family_is_one_finding() -> None:
@@ -69,10 +71,11 @@ def test_of_two_relations_the_verdict_says_so() -> None:
     index = pd.MultiIndex.from_arrays([range(20), [*"ab"] * 10], names=["case_id", "relation"])
     zeros = pd.Series(0.0, index)
     contrast = paired(zeros, zeros + 0.5, "fraction")
-    table = findings_table([Evidence("f", contrast, metric="m", samples=(zeros + 0.5,))])
+    shown = findings_table([Evidence("f", contrast, metric="m", samples=(zeros + 0.5,))])
+    table = shown.table
     assert table["verdict"].tolist() == ["inconclusive by relation (2 relations)"]
     assert table["Holm"].tolist() == ["inconclusive"]
-    assert table.attrs["below"] == "too few relations for tests (2): intervals over records"
+    assert shown.note == "too few relations for tests (2): intervals over records"
 
 
 def test_the_smallest_detectable_difference_by_hand() -> None:
@@ -92,11 +95,17 @@ def test_the_smallest_detectable_difference_by_hand() -> None:
 
 def test_the_line_below_a_table_is_of_its_tests_alone() -> None:
     table = pd.DataFrame({"m": range(4)})
-    with_power(table, [12.04, float("nan"), 0.0, 0.01], [9, 2, 400, 30], unit=" points")
+    shown = with_power(table, [12.04, float("nan"), 0.0, 0.01], [9, 2, 400, 30], unit=" points")
     below = "could detect 0.1–12.1 points (n = 9–30; two-sided 5 %, power 80 %)"
-    assert table_output(table)["text/plain"].endswith(f"\n{below}")
+    assert table_output(shown)["text/plain"].endswith(f"\n{below}")
     nothing = with_power(pd.DataFrame({"m": [1]}), [float("nan")], [9])
-    assert "below" not in nothing.attrs
+    assert nothing.note == ""
+    for selected in (shown.query("m < 2"), shown.T):
+        assert selected.note == below
+    assert shown.query("m < 2").table["m"].tolist() == [0, 1]
+    assert shown.T.table.shape == (1, 4)
+    assert with_note(shown, "", "more").note == f"{below}; more"
+    assert shown.note == below  # a table with more sentences is another one
 
 
 def test_points_are_symmetric_or_bracketed() -> None:

@@ -62,7 +62,7 @@ def test_an_edit_that_forgets_the_subjects_facts_is_deep_and_keeps_the_context(s
     assert table["IFR"].tolist() == pytest.approx([1.0, 0.0])
     assert table["CKP"].tolist() == pytest.approx([1.0, 1.0])
     assert table[["IFR terms", "IFR edits"]].to_numpy().tolist() == [[29, 3]] * 2
-    text = row(tables.as_text(table), "memit")
+    text = row(tables.as_text(table).table, "memit")
     assert text["IFR"] == "1.00 [0.24, 1.00]"  # three edits show little
     assert text["IFR, the paper's pooling"].startswith("1.00 (1.00 to 1.00; ")
     assert text["n IFR"] == "3 (29)"
@@ -91,14 +91,14 @@ def test_lengths_have_intervals_around_their_values(sampled):
 
 def test_differences_are_of_the_same_edits_and_corrected(sampled):
     found = evaluated(sampled)
-    table = tables.difference_table(found, found, mode="independent", than="memit")
+    table = tables.difference_table(found, found, mode="independent", than="memit").table
     assert set(table["method"]) == {"rome"}
     table = table.set_index("measure")
     assert table.loc["IFR", "difference"].startswith("-1.00 [-1.00, +1.00]")
     assert table.loc["IFR", "edits"] == 3
     assert table.loc["IFR", "verdict"] == "inconclusive"  # three edits can show nothing
-    assert tables.difference_table(found, found, mode="independent", than="prune").empty
-    same = tables.difference_table(found, found, mode="independent")
+    assert tables.difference_table(found, found, mode="independent", than="prune").table.empty
+    same = tables.difference_table(found, found, mode="independent").table
     assert (same["difference"].str[:5] == "+0.00").all()
 
 
@@ -234,14 +234,14 @@ def test_app_is_shown_with_its_price():
     assert successful["rome", "with"] == 22
     tested = tables.difference_table(
         with_app, plain, mode="independent", measures=tables.PRICE
-    ).set_index(["method", "measure"])
+    ).table.set_index(["method", "measure"])
     assert tested.loc[("rome", metrics.SUCCESSFUL), "edits"] == 22
     assert tested.loc[("rome", "Efficacy"), "Holm"] == "less"
 
 
 def test_intervals_by_wording_are_of_edits_that_share_a_prompt():
-    table = tables.wording_table([archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")])
-    cells = row(table, "memit")
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    cells = row(tables.wording_table([run]).table, "memit")
     assert cells["CKP, by wording"].endswith("(13)")
     interval = cells["CKP, by wording"].removesuffix(" (13)").partition(" ")[2]
     ends = interval.strip("[]").split(", ")
@@ -306,13 +306,15 @@ def test_a_second_draw_is_the_floor_of_every_mode(sampled):
     table = tables.technique_table(found, mode="independent")
     assert row(table, tables.UNEDITED_AGAIN)["CKP"] == pytest.approx(3 / 4)
     assert table["method"].tolist()[0] == tables.UNEDITED_AGAIN
-    less = tables.difference_table(found, found, mode="independent", than=tables.UNEDITED_AGAIN)
+    less = tables.difference_table(
+        found, found, mode="independent", than=tables.UNEDITED_AGAIN
+    ).table
     assert set(less["method"]) == {"memit", "rome"}
 
 
 def test_an_edit_is_compared_with_its_placebo(sampled):
     parts = {**sampled, "sampled: rome, placebo": sampled["sampled: none, before"]}
-    table = tables.placebo_differences(evaluated(parts)).set_index(["method", "measure"])
+    table = tables.placebo_differences(evaluated(parts)).table.set_index(["method", "measure"])
     assert table.loc[("rome", "IFR"), "difference"].startswith("-1.00 ")
     assert table.loc[("rome", "CKP"), "difference"].startswith("+0.00 ")
     assert set(table.index.get_level_values("method")) == {"rome"}
@@ -346,7 +348,7 @@ def test_sequences_are_shown_by_order_where_there_are_several(sampled):
     lost = sampled["sampled: rome, independent"]
     parts = dict(zip((f"sampled: {name}" for name in names), (half, lost, half), strict=True))
     found = evaluated({"sampled: none, before": sampled["sampled: none, before"], **parts})
-    table = tables.as_text(tables.orders_table(found))
+    table = tables.as_text(tables.orders_table(found)).table
     assert table[["method", "order"]].to_numpy().tolist() == [["rome", 1], ["rome", 2]]
     steps = CHAINS.groupby(["case_id", "chain"])["step"].max()
     sums = pd.DataFrame({"left": 0.5**steps / steps**0.5, "weight": steps**-0.5})
@@ -370,7 +372,8 @@ def terms_of_edits(*ratios: float, model: str = "m", method: str = "rome", measu
 
 def difference(first: list[float], second: list[float], measure: str = "CKP") -> pd.Series:
     before, after = (terms_of_edits(*ratios, measure=measure) for ratios in (first, second))
-    return tables.difference_table(after, before, mode="independent", measures=[measure]).iloc[0]
+    shown = tables.difference_table(after, before, mode="independent", measures=[measure])
+    return shown.table.iloc[0]
 
 
 def test_differences_are_tested_by_exact_sign_flips_with_the_interval_of_their_kind():
@@ -396,7 +399,7 @@ def test_a_family_of_tests_is_one_measure_of_one_model():
         other = terms_of_edits(*[ratio] * 6, model="b", measure="IFR")
         return pd.concat([alone, *two, other])
 
-    table = tables.difference_table(both(0.5), both(0.0), mode="independent")
+    table = tables.difference_table(both(0.5), both(0.0), mode="independent").table
     assert (table["verdict"] == "more").all()
     survives = table.set_index(["model", "method", "measure"])["Holm"]
     assert survives["a", "rome", "CKP"] == survives["b", "rome", "IFR"] == "more"
@@ -406,9 +409,9 @@ def test_a_family_of_tests_is_one_measure_of_one_model():
 def test_prune_is_not_counted_again_where_it_is_memit():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
     found = tables.split_app(terms_of_runs((run,)))[0]
-    alone = tables.longer_table(found, mode="independent")
+    alone = tables.longer_table(found, mode="independent").table
     assert {"memit"} == {"memit", "prune"} & {*alone["method"]}
-    sequences = tables.longer_table(found, mode="sequential")
+    sequences = tables.longer_table(found, mode="sequential").table
     assert {"memit", "prune"} <= {*sequences["method"]}
 
 
@@ -421,7 +424,7 @@ def test_mend_is_called_undertrained_wherever_it_has_a_row():
             tables.as_text(tables.technique_table(terms, mode="independent")),
             tables.difference_table(terms, terms, mode="independent", than="memit"),
         ]
-        notes = [table.attrs.get("below", "") for table in shown]
+        notes = [table.note for table in shown]
         assert all((tables.UNDERTRAINED in note) == noted for note in notes)
 
 

@@ -15,7 +15,7 @@ def headlines() -> list[Headline]:
     """From the published run."""
     run = archive("klob").get("smollm2-135m_klob-mini")
     kinds = run.joined("similarities"), run.joined("sentences")
-    table = criteria_table(*kinds, granularity="neuron", share=SHARE)
+    table = criteria_table(*kinds, granularity="neuron", share=SHARE).table
     real = table[~table["locator"].isin(CONTROLS) & (table["criterion"] == "consistency")]
     ends = real["mean"].agg(["min", "max"]).tolist()
     neurons = table[table["locator"] == "knowledge-neurons"].set_index("criterion").to_dict("index")

@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers import UserError, models
@@ -131,27 +132,44 @@ def construction_funnel(run: Run) -> Figure:
     funnels = {str(name): funnel for name, funnel in by_set}
     most = run.tables["funnel"]["left"].max()
     size = (7.2, 0.26 * max(map(len, funnels.values())) + 1.3)
-    picture, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
-    lost = {}
+    fig, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
     for axes, (name, funnel) in zip(panels[0], funnels.items(), strict=True):
-        places = np.arange(len(funnel))[::-1]
-        left = funnel["left"].to_numpy()
-        share_left = left[1:] / np.maximum(left[:-1], 1)
-        lost[name] = sorted(np.argsort(share_left, kind="stable")[:2] + 1)
-        axes.plot(left, places, color="0.6", marker="o", zorder=2)
-        axes.plot(left[lost[name]], places[lost[name]], "o", color=PALETTE[3], zorder=3)
-        for place, count in zip(places, left, strict=True):
-            axes.text(1.7 * max(count, 1), place, f"{count:,}", va="center")
-        axes.set_yticks(places, funnel["step"], fontsize=8)
+        _draw_funnel(axes, funnel)
         axes.set(xscale="log", xlim=(1, 12 * most), title=name, xlabel="facts left (log scale)")
-        axes.grid(axis="y", visible=False)
     name, funnel = next(iter(funnels.items()))
-    rows = [(funnel["step"].iloc[i], *funnel["left"].iloc[[i - 1, i]]) for i in lost[name]]
-    steps = [f"“{step}” ({before:,} → {after:,})" for step, before, after in rows]
     source = run.about.source
     made_of = f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
     note = f"{made_of}, rule {source['rule']}\nIn colour: the two steps that keep least"
-    return with_caption(picture, f"{name} loses the largest shares at {' and '.join(steps)}", note)
+    return with_caption(fig, _losses_in_words(name, funnel), note)
+
+
+def _largest_losses(funnel: pd.DataFrame) -> list[int]:
+    """Rows of the two steps that keep the smallest share of what was there before."""
+    left = funnel["left"].to_numpy()
+    share_left = left[1:] / np.maximum(left[:-1], 1)
+    return sorted(int(row) + 1 for row in np.argsort(share_left, kind="stable")[:2])
+
+
+def _draw_funnel(axes: Axes, funnel: pd.DataFrame) -> None:
+    """Facts left after each step, from top to bottom, the two largest losses in colour."""
+    heights = np.arange(len(funnel))[::-1]
+    left = funnel["left"].to_numpy()
+    losses = _largest_losses(funnel)
+    axes.plot(left, heights, color="0.6", marker="o", zorder=2)
+    axes.plot(left[losses], heights[losses], "o", color=PALETTE[3], zorder=3)
+    for height, count in zip(heights, left, strict=True):
+        axes.text(1.7 * max(count, 1), height, f"{count:,}", va="center")
+    axes.set_yticks(heights, funnel["step"], fontsize=8)
+    axes.grid(axis="y", visible=False)
+
+
+def _losses_in_words(name: str, funnel: pd.DataFrame) -> str:
+    """The two steps at which a set loses most, each with the facts before and after it."""
+    steps = []
+    for row in _largest_losses(funnel):
+        before, after = funnel["left"].iloc[[row - 1, row]]
+        steps.append(f"“{funnel['step'].iloc[row]}” ({before:,} → {after:,})")
+    return f"{name} loses the largest shares at {' and '.join(steps)}"
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:
