@@ -27,7 +27,7 @@ from helpers.results.style import with_caption
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
-from helpers.thinkedit.knowgic import Chain, Edit, load_aliases
+from helpers.thinkedit.knowgic import Chain, EditedGraph, load_aliases
 from helpers.thinkedit.metrics import BY_RANK, facts_table
 from helpers.thinkedit.run import ThinkEditRun
 
@@ -246,7 +246,7 @@ def _continuations(record: PeakRecord, texts: Iterable[str]) -> tuple[Continuati
 class ChainsOutcome:
     """What an edit did to the facts of its chains."""
 
-    edit: Edit
+    edit: EditedGraph
     model_name: str
     method: str
     facts: pd.DataFrame  # ``helpers.thinkedit.metrics.facts_table``
@@ -279,11 +279,11 @@ class ChainExplorer:
     """A model and a set of edits; scores are kept in the store, so that looking again is free."""
 
     lm: LanguageModel
-    edits: Sequence[Edit]
+    edits: Sequence[EditedGraph]
     store: ResultsStore
     layout: str = "mini"
 
-    def explore(self, edit: Edit, editor: Editor) -> ChainsOutcome:
+    def explore(self, edit: EditedGraph, editor: Editor) -> ChainsOutcome:
         """Make an edit and score all facts of its chains before and after."""
         aliases = load_aliases(self.layout)
         run = ThinkEditRun(self.lm, [edit], self.edits, aliases, self.store, layout=self.layout)

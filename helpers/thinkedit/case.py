@@ -19,7 +19,7 @@ from helpers.results.style import PALETTE, with_caption, without_mathematics
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
-from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.knowgic import EditedGraph
 
 EdgeStates = Mapping[tuple[str, str], str]
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
@@ -39,7 +39,7 @@ _ARROW: dict[str, Any] = {
 }
 
 
-def edge_states(edit: Edit, facts: pd.DataFrame) -> dict[str, EdgeStates]:
+def edge_states(edit: EditedGraph, facts: pd.DataFrame) -> dict[str, EdgeStates]:
     """State of every edge "before" ("known", "unknown") and "after" (``state_of``), by any fact of it."""
     keys = [Triplet.of(fact).key for fact in edit.facts]
     mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
@@ -59,7 +59,7 @@ def state_words(once: bool, still: bool) -> str:
     return "unknown" if not once else "kept" if still else "lost"
 
 
-def deep_edited_up_to(edit: Edit, facts: pd.DataFrame, *, steps: int = 5) -> dict[int, bool]:
+def deep_edited_up_to(edit: EditedGraph, facts: pd.DataFrame, *, steps: int = 5) -> dict[int, bool]:
     """For each number of steps, whether the known facts after the edit no longer imply the old one."""
     known = facts[(facts["case_id"] == edit.case_id) & facts["known_after"]]
     left = graph_of_facts([edit.facts[item] for item in known["item"]])
@@ -67,21 +67,21 @@ def deep_edited_up_to(edit: Edit, facts: pd.DataFrame, *, steps: int = 5) -> dic
     return {n: is_deep_edited(left, target, steps=n) for n in range(1, steps + 1)}
 
 
-def step_table(edit: Edit, facts: pd.DataFrame) -> pd.DataFrame:
+def step_table(edit: EditedGraph, facts: pd.DataFrame) -> pd.DataFrame:
     """Chains, deducible and active ones, and IFR by chain length (the paper's Table 2, for any edit)."""
     folded = metrics.chain_table(facts, metrics.chain_index([edit]))
     columns = {"kept": "deducible before", "active": "active after", "value": "IFR"}
     return metrics.recovery_by_steps(folded).rename(columns=columns)
 
 
-def ckp_of_edit(edit: Edit, facts: pd.DataFrame) -> tuple[float, int]:
+def ckp_of_edit(edit: EditedGraph, facts: pd.DataFrame) -> tuple[float, int]:
     """CKP of the edit (1 without known facts, as defined), and the facts behind it."""
     terms = metrics.terms_of(facts, metrics.chain_index([edit]))
     ratios = terms.loc[terms["measure"] == "CKP", "ratio"]
     return float(ratios.mean()) if len(ratios) else 1.0, len(ratios)
 
 
-def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
+def strongest_chains(edit: EditedGraph, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
     """The deducible chain of each length that kept most: entities passed, and each step's p'/p, at most 1."""
     index = metrics.chain_index([edit])
     chains = metrics.chain_table(facts, index).query("kept")
@@ -93,7 +93,7 @@ def strongest_chains(edit: Edit, facts: pd.DataFrame) -> dict[tuple[str, ...], l
 
 
 @figure("06_chain_samples")
-def chain_samples(edit: Edit, facts: pd.DataFrame, *, caption: str = "") -> Figure:
+def chain_samples(edit: EditedGraph, facts: pd.DataFrame, *, caption: str = "") -> Figure:
     """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
     chains = strongest_chains(edit, facts)
     widest = max(map(len, chains), default=1)
@@ -159,7 +159,7 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
 
 
 @figure("06_graph_before_and_after")
-def graph_pair(edit: Edit, *, caption: str = "", **moments: EdgeStates) -> Figure:
+def graph_pair(edit: EditedGraph, *, caption: str = "", **moments: EdgeStates) -> Figure:
     """The known ways through an edit's graph before and after it.
 
     ``moments`` are its ``edge_states``.
@@ -193,7 +193,9 @@ def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiG
 
 
 @figure("06_case", each=("number", lambda run: ()))
-def stored_case(edit: Edit, facts: pd.DataFrame, *, number: str, caption: str = "") -> Figure:
+def stored_case(
+    edit: EditedGraph, facts: pd.DataFrame, *, number: str, caption: str = ""
+) -> Figure:
     """The known ways through a stored edit's graph before and after it (Figures 15–20)."""
     return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
 

@@ -19,7 +19,7 @@ from helpers.models import LanguageModel
 from helpers.records import comparable
 from helpers.scoring.answers import Question, score_answers
 from helpers.thinkedit.graph import graph_of_facts
-from helpers.thinkedit.knowgic import ChainFact, Edit
+from helpers.thinkedit.knowgic import ChainFact, EditedGraph
 from helpers.thinkedit.probes import Kinds, request_of, rivals_of
 
 VERSION = 2  # raise it when the same edits give other requests
@@ -35,7 +35,7 @@ class FurtherQuestion:
     harmless: tuple[str, ...]  # of its kind, from which no chain leads to the original object
 
 
-def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
+def further_questions(edit: EditedGraph, kinds: Kinds) -> list[FurtherQuestion]:
     """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
     graph = graph_of_facts(edit.facts)
     leading = nx.ancestors(graph, comparable(edit.original)) | {comparable(edit.original)}
@@ -58,7 +58,7 @@ def further_questions(edit: Edit, kinds: Kinds) -> list[FurtherQuestion]:
 
 
 def deep_edits(
-    lm: LanguageModel, edits: Sequence[Edit], kinds: Kinds, *, seed: int = 0
+    lm: LanguageModel, edits: Sequence[EditedGraph], kinds: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
     """The requests of every edit's deep edit, one for each beginning of its questions, its own first.
 

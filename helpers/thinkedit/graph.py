@@ -14,7 +14,7 @@ from typing import Any
 import networkx as nx
 
 from helpers.records import comparable
-from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+from helpers.thinkedit.knowgic import Chain, ChainFact, EditedGraph
 
 MAX_STEPS = 5  # the paper's bound
 
@@ -99,7 +99,7 @@ def deductive_closure(graph: nx.DiGraph, *, steps: int) -> set[tuple[str, ...]]:
     return closure
 
 
-def edited_triplet(edit: Edit) -> Triplet:
+def edited_triplet(edit: EditedGraph) -> Triplet:
     """The fact that an edit is about, worded as in its graph (the edit's own prompt often differs)."""
     if edit.direct_fact is not None:
         return Triplet.of(edit.direct_fact)
@@ -131,7 +131,7 @@ def simple_chains(
     ]
 
 
-def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> Edit:
+def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> EditedGraph:
     """An edit in KnowGIC's form, from a graph grown around ``fact`` with validated questions."""
 
     def asked(triplet: Triplet) -> ChainFact:
@@ -144,4 +144,4 @@ def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> 
     if not paths:
         raise ValueError(f"no chain of at most {MAX_STEPS} steps implies {fact}")
     chains = tuple(Chain(tuple(map(asked, path))) for path in paths)
-    return Edit(case_id, fact.subject, fact.prompt, fact.object, new, chains)
+    return EditedGraph(case_id, fact.subject, fact.prompt, fact.object, new, chains)

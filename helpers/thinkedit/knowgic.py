@@ -62,7 +62,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Edit:
+class EditedGraph:
     """A requested edit with its chains; ``original`` and ``new`` are the objects before and after."""
 
     case_id: int
@@ -88,7 +88,7 @@ class Edit:
         return next((chain.facts[0] for chain in self.chains if len(chain) == 1), None)
 
 
-def load_edits(layout: str = "2025-06") -> tuple[Edit, ...]:
+def load_edits(layout: str = "2025-06") -> tuple[EditedGraph, ...]:
     """Edits of "2025-06" (the paper's scope), "latest", one of ``OWN``, or a JSON file of ``write_edits``."""
     if layout in OWN:
         return read_edits(PACKAGED / "thinkedit" / f"{layout}.json")
@@ -183,20 +183,20 @@ class _Record(BaseModel):
         return self
 
     @property
-    def edit(self) -> Edit:
+    def edit(self) -> EditedGraph:
         (own,) = self.requested_rewrite
         objects = own.target_true.text, own.target_new.text
         chains = tuple(lists.chain for lists in self.chains)
-        return Edit(self.case_id, own.subject, own.prompt, *objects, chains)
+        return EditedGraph(self.case_id, own.subject, own.prompt, *objects, chains)
 
 
-def read_edits(path: Path) -> tuple[Edit, ...]:
+def read_edits(path: Path) -> tuple[EditedGraph, ...]:
     """Read edits of either layout, records of one rewrite joined; a UserError names all bad records."""
     items = read_json(read_text(path), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: must hold a list of records, at least one")
     numbered = ((f"{path}, record {number}", item) for number, item in enumerate(items))
-    edits: dict[tuple[str, ...], Edit] = {}
+    edits: dict[tuple[str, ...], EditedGraph] = {}
     for edit in (record.edit for record in read_all(numbered, _Record.model_validate)):
         rewrite = (edit.subject, edit.prompt, edit.original, edit.new)
         if known := edits.get(rewrite):
@@ -208,7 +208,7 @@ def read_edits(path: Path) -> tuple[Edit, ...]:
     return tuple(edits.values())
 
 
-def write_edits(edits: Sequence[Edit], path: Path) -> None:
+def write_edits(edits: Sequence[EditedGraph], path: Path) -> None:
     """Write edits in the layout of June 2025, a line per record."""
     lines = []
     for edit in edits:

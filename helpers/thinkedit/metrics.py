@@ -26,7 +26,7 @@ from pandas import DataFrame as Table
 
 from helpers.records import comparable
 from helpers.results.statistics import Estimate, fraction_interval
-from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.knowgic import EditedGraph
 
 OVERALL, DEEP = "overall", "Deep-edited"
 SUCCESSFUL = "IFR of successful edits"
@@ -60,7 +60,7 @@ DEFAULT = Known()  # in every mean that is set next to the paper's
 BY_RANK = Known(top=True)
 
 
-def chain_index(edits: Sequence[Edit]) -> Table:
+def chain_index(edits: Sequence[EditedGraph]) -> Table:
     """Which facts make up which chains: case_id, chain, step (from 1), item, ``own`` (own subject)."""
     rows = []
     for edit in edits:

@@ -12,7 +12,7 @@ from helpers.params import check_one_of, check_range
 from helpers.paths import REPOSITORY
 from helpers.records import by_case_id
 from helpers.results.archive import Archive
-from helpers.thinkedit.knowgic import Edit, load_edits
+from helpers.thinkedit.knowgic import EditedGraph, load_edits
 from helpers.thinkedit.modes import MODES
 from helpers.thinkedit.scores import ESTIMATORS
 from helpers.values import NotebookParams, ValueChecks, at_least
@@ -56,7 +56,7 @@ class ThinkEditParams(NotebookParams):
             check_edit("2025-06", case_id)
 
 
-def local_edits(layout: str) -> tuple[Edit, ...]:
+def local_edits(layout: str) -> tuple[EditedGraph, ...]:
     """The edits of a layout, or a ``NotHereError`` where its files would have to be downloaded."""
     require_local(layout)
     return load_edits(layout)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from helpers.editing.request import EditRequest
 from helpers.records import comparable
-from helpers.thinkedit.knowgic import ChainFact, Edit
+from helpers.thinkedit.knowgic import ChainFact, EditedGraph
 
 FORMS = ("fact", "reverse", "yes_no", "edit", "paraphrase", "neighbour")
 PARAPHRASES = ("It is well known that {}", "As everybody can look up, {}")
@@ -50,13 +50,13 @@ def kind_of_question(question: str) -> str:
     return ""
 
 
-def kind_asked(edit: Edit) -> str:
+def kind_asked(edit: EditedGraph) -> str:
     """What an edit's own question asks for, or its prompt where no chain words it."""
     direct = edit.direct_fact
     return kind_of_question(direct.question) if direct else edit.prompt
 
 
-def kinds_of(edits: Sequence[Edit]) -> Kinds:
+def kinds_of(edits: Sequence[EditedGraph]) -> Kinds:
     """Entities of each kind over all edits."""
     kinds: dict[str, set[str]] = defaultdict(set)
     for edit in edits:
@@ -66,7 +66,7 @@ def kinds_of(edits: Sequence[Edit]) -> Kinds:
 
 
 def rivals_of(
-    fact: ChainFact, edit: Edit, kinds: Kinds, *, most: int | None = OTHER_RIVALS
+    fact: ChainFact, edit: EditedGraph, kinds: Kinds, *, most: int | None = OTHER_RIVALS
 ) -> tuple[str, ...]:
     """Entities that compete with the fact's object: of its kind, not correct, all of its own graph first.
 
@@ -95,7 +95,7 @@ def rivals_of(
     return tuple(alike[: max(most, nearby_count)])
 
 
-def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
+def request_of(edit: EditedGraph, kinds: Kinds) -> EditRequest:
     """The edit as editors take it; rivals of the original serve APP as false answers."""
     direct = edit.direct_fact
     false = rivals_of(direct, edit, kinds)[:5] if direct else ()
@@ -104,7 +104,7 @@ def request_of(edit: Edit, kinds: Kinds) -> EditRequest:
     )
 
 
-def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
+def probes_of(edit: EditedGraph, edits: Sequence[EditedGraph], kinds: Kinds) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     probes: list[Probe] = []
     for item, fact in enumerate(edit.facts):
@@ -130,7 +130,7 @@ def probes_of(edit: Edit, edits: Sequence[Edit], kinds: Kinds) -> list[Probe]:
     return probes
 
 
-def neighbours_of(edit: Edit, edits: Sequence[Edit]) -> list[ChainFact]:
+def neighbours_of(edit: EditedGraph, edits: Sequence[EditedGraph]) -> list[ChainFact]:
     """Facts about unedited subjects: of its relation, then with an object of its kind, then of its graph."""
     edited = {comparable(other.subject) for other in edits}
     facts = {

@@ -19,7 +19,7 @@ from helpers.paths import RUNS, file_name, run_name
 from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.knowgic import Edit, load_aliases, load_edits
+from helpers.thinkedit.knowgic import EditedGraph, load_aliases, load_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENCES
 from helpers.thinkedit.run import ThinkEditRun
@@ -66,7 +66,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def runs_of(
-    params: Mapping[str, Any], lm: LanguageModel, edits: Sequence[Edit]
+    params: Mapping[str, Any], lm: LanguageModel, edits: Sequence[EditedGraph]
 ) -> list[ThinkEditRun]:
     """A run for each estimator that the parameters name."""
     drawn = {"temperature": params["temperature"], "seed": params["seed"]}

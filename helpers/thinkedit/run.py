@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import UserError
-from helpers.editing.edit import Edit as ModelEdit
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.weight_edit import WeightEdit
@@ -26,7 +26,7 @@ from helpers.scoring.answers import Question, tokenised
 from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
-from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.knowgic import EditedGraph
 from helpers.thinkedit.modes import BEFORE, MODES, PLACEBO, SEQUENCES, SEQUENTIAL
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
@@ -37,8 +37,10 @@ class ThinkEditRun:
     """One model on one set of edits, with one way to look at what the edits did."""
 
     lm: LanguageModel
-    edits: Sequence[Edit]
-    universe: Sequence[Edit]  # rivals, neighbours and the words' frequencies are of all these
+    edits: Sequence[EditedGraph]
+    universe: Sequence[
+        EditedGraph
+    ]  # rivals, neighbours and the words' frequencies are of all these
     aliases: Aliases
     store: ResultsStore
     layout: str = "2025-06"
@@ -60,7 +62,7 @@ class ThinkEditRun:
         return probes.kinds_of(self.universe)
 
     @cached_property
-    def foreign(self) -> dict[int, Edit]:
+    def foreign(self) -> dict[int, EditedGraph]:
         """The edit that is each edit's placebo, by its ``case_id``: it asks for another kind of object,
         about a subject that is nowhere in the graph.
         """
@@ -99,23 +101,25 @@ class ThinkEditRun:
         cases, results = self._opened(editor, mode)
         return cases.read(results, kind)
 
-    def _edited(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> dict[str, pd.DataFrame]:
+    def _edited(
+        self, editor: Editor, mode: str, edits: Sequence[EditedGraph]
+    ) -> dict[str, pd.DataFrame]:
         """Make the edits, and score them: alone, or those of a sequence under all of them."""
         edits = self.in_order(mode, edits)
-        updates = self._updates(editor, mode, edits)
-        failures = [update.diagnostics.get("failure", "") for update in updates]
+        model_edits = self._model_edits(editor, mode, edits)
+        failures = [edit.diagnostics.get("failure", "") for edit in model_edits]
         edit_rows = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
         if mode in SEQUENCES:  # one edited model on the device at a time
-            table = self._scored(edits, updates[-1:], [0] * len(edits))
+            table = self._scored(edits, model_edits[-1:], [0] * len(edits))
         else:
-            table = self._scored(edits, updates, range(len(edits)))
+            table = self._scored(edits, model_edits, range(len(edits)))
         if self.estimator == "exact":
             if mode in SEQUENCES and table["original_sum"].isna().any():
                 raise UserError(f"{editor.method}: a score is not finite; use a wider dtype")
             edit_rows = flag_unusable(edit_rows, table, "original_sum")
         return {"scores": table, "edits": edit_rows}
 
-    def _updates(self, editor: Editor, mode: str, edits: Sequence[Edit]) -> list[ModelEdit]:
+    def _model_edits(self, editor: Editor, mode: str, edits: Sequence[EditedGraph]) -> list[Edit]:
         """One update for each edit; in a sequence it holds all edits up to its own."""
         if mode == "deep":
             requests_by_edit = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
@@ -123,17 +127,17 @@ class ThinkEditRun:
         if mode == PLACEBO:
             edits = [self.foreign[edit.case_id] for edit in edits]
         requests = [probes.request_of(edit, self.kinds) for edit in edits]
-        if mode in SEQUENCES:  # kept on the CPU: RECT's updates are dense
-            return [update.to("cpu") for update in editor.edit_sequentially(requests)]
+        if mode in SEQUENCES:  # kept on the CPU: RECT's are dense
+            return [edit.to("cpu") for edit in editor.edit_sequentially(requests)]
         return list(editor.edit(requests))
 
     def _scored(
         self,
-        edits: Sequence[Edit],
-        updates: Sequence[ModelEdit] | None = None,
+        edits: Sequence[EditedGraph],
+        model_edits: Sequence[Edit] | None = None,
         owners: Sequence[int] | None = None,
     ) -> pd.DataFrame:
-        """Scores by the estimator, under the updates that own the edits (default: none)."""
+        """Scores by the estimator, under the model edits that own the graphs (default: none)."""
         if self.estimator == "texts":
             return scores.text_scores(
                 self.lm,
@@ -141,7 +145,7 @@ class ThinkEditRun:
                 self.universe,
                 n=self.samples,
                 sampling=self.drawn,
-                updates=updates,
+                model_edits=model_edits,
                 owners=owners,
             )
         if self.estimator == "sampled":
@@ -151,7 +155,7 @@ class ThinkEditRun:
                 self.aliases,
                 n=self.samples,
                 sampling=self.drawn,
-                updates=updates,
+                model_edits=model_edits,
                 owners=owners,
             )
         probes_of_edits: list[Probe] = []
@@ -160,9 +164,9 @@ class ThinkEditRun:
             for probe in self._probes(edit):
                 probes_of_edits.append(probe if self.rivals else replace(probe, rivals=()))
                 probe_owners.append(owner)
-        return scores.exact_scores(self.lm, probes_of_edits, self.aliases, updates, probe_owners)
+        return scores.exact_scores(self.lm, probes_of_edits, self.aliases, model_edits, probe_owners)
 
-    def _probes(self, edit: Edit) -> list[Probe]:
+    def _probes(self, edit: EditedGraph) -> list[Probe]:
         return probes.probes_of(edit, self.universe, self.kinds)
 
     def _completed(
@@ -172,14 +176,14 @@ class ThinkEditRun:
         cases, results = self._opened(editor, mode)
         missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
 
-        def check(edit: Edit) -> None:
+        def check(edit: EditedGraph) -> None:
             questions = scores.questions_of(self._probes(edit), self.aliases)
             tokenised(self.lm, questions)
 
         read_all(missing, check)
         return cases.completed(results, make)
 
-    def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[Edit], Results]:
+    def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[EditedGraph], Results]:
         """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
         of_editor = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
         settings = {**self.settings(), **of_editor, **self.of_mode(mode)}
@@ -194,7 +198,7 @@ class ThinkEditRun:
             content = self._content_under_foreign
         return Cases(by_id, chunk, content), self.store.open(settings)
 
-    def in_order(self, mode: str, edits: Sequence[Edit]) -> list[Edit]:
+    def in_order(self, mode: str, edits: Sequence[EditedGraph]) -> list[EditedGraph]:
         """The edits as a mode makes them: in the order of the set, or drawn at random for a further order."""
         order = list(edits)
         if mode in SEQUENCES and mode != SEQUENTIAL:
@@ -210,12 +214,12 @@ class ThinkEditRun:
             return {"sequence": [edit.case_id for edit in self.in_order(mode, self.edits)]}
         return {"seed": self.seed} if mode == PLACEBO else {}
 
-    def _content(self, edit: Edit) -> Any:
+    def _content(self, edit: EditedGraph) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
         probe_values = [asdict(probe) for probe in self._probes(edit)]
         return asdict(edit), str(probes.request_of(edit, self.kinds)), probe_values
 
-    def _content_under_foreign(self, edit: Edit) -> Any:
+    def _content_under_foreign(self, edit: EditedGraph) -> Any:
         """An edit's content, and the other edit under which its rows are scored."""
         foreign = self.foreign[edit.case_id]
         return self._content(edit), str(probes.request_of(foreign, self.kinds))
@@ -245,7 +249,7 @@ class ThinkEditRun:
         }
 
 
-def _whole(update: ModelEdit) -> ModelEdit:
+def _whole(update: Edit) -> Edit:
     """The update, or none where a request failed: without it, it would be another edit."""
     requests = update.diagnostics["edits"]
     failures = [request["failure"] for request in requests if "failure" in request]

@@ -1,6 +1,6 @@
 """Scores of probes: exact log-probabilities, and shares of sampled responses that name the object.
 
-Tables hold numbers and indices, no text. ``updates`` are edits to score under, ``owners`` give for each probe
+Tables hold numbers and indices, no text. ``model_edits`` are edits to score under, ``owners`` give for each probe
 or edit the index of its update (-1, the default: the unedited model); ``aliases`` are other names that count.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from helpers.editing.edit import Edit as ModelEdit
+from helpers.editing.edit import Edit
 from helpers.models import LanguageModel
 from helpers.records import comparable
 from helpers.scoring.answers import Question, exclusive, score_answers
 from helpers.scoring.naming import Aliases, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 from helpers.thinkedit.grow.language import answer_prompt
-from helpers.thinkedit.knowgic import Edit
+from helpers.thinkedit.knowgic import EditedGraph
 from helpers.thinkedit.metrics import consistency, fluency, inverse_document_frequencies
 from helpers.thinkedit.probes import Probe
 
@@ -37,7 +37,7 @@ def exact_scores(
     lm: LanguageModel,
     probes: Sequence[Probe],
     aliases: Aliases,
-    updates: Sequence[ModelEdit] | None = None,
+    model_edits: Sequence[Edit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Teacher-forced log-probabilities of every probe's answers, a row per probe.
@@ -47,7 +47,7 @@ def exact_scores(
     the highest per token and as a whole among the rivals. NaN without rivals or without other.
     """
     questions = questions_of(probes, aliases)
-    scores = score_answers(lm, questions, updates, owners)
+    scores = score_answers(lm, questions, model_edits, owners)
     rows = []
     for probe, (_, group) in zip(probes, scores.groupby("question", sort=True), strict=True):
         original_names, other_names = _names_of_objects(probe, aliases)
@@ -95,12 +95,12 @@ def _scores_of_names(
 
 def sampled_scores(
     lm: LanguageModel,
-    edits: Sequence[Edit],
+    edits: Sequence[EditedGraph],
     aliases: Aliases,
     *,
     n: int,
     sampling: Sampling,
-    updates: Sequence[ModelEdit] | None = None,
+    model_edits: Sequence[Edit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """How many sampled responses to each fact's question name its object, and how many the new one.
@@ -118,7 +118,7 @@ def sampled_scores(
     chat = uses_chat(lm, sampling)
     prompts = [question if chat else answer_prompt(question) for _, question in questions]
     prompt_owners = [owners_of_edits[index] for index, _ in questions]
-    responses = sample_responses(lm, prompts, updates, prompt_owners, n=n, sampling=sampling)
+    responses = sample_responses(lm, prompts, model_edits, prompt_owners, n=n, sampling=sampling)
     texts_by_question = dict(zip(questions, responses, strict=True))
     rows = []
     for index, edit in enumerate(edits):
@@ -134,12 +134,12 @@ def sampled_scores(
 
 def text_scores(
     lm: LanguageModel,
-    edits: Sequence[Edit],
-    universe: Sequence[Edit],
+    edits: Sequence[EditedGraph],
+    universe: Sequence[EditedGraph],
     *,
     n: int,
     sampling: Sampling,
-    updates: Sequence[ModelEdit] | None = None,
+    model_edits: Sequence[Edit] | None = None,
     owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Mean ``fluency_averaged`` (bits) and ``consistency`` (cosine) of ``n`` texts about each edit's subject.
@@ -148,7 +148,7 @@ def text_scores(
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]
-    texts_by_edit = sample_responses(lm, subjects, updates, owners, n=n, sampling=sampling)
+    texts_by_edit = sample_responses(lm, subjects, model_edits, owners, n=n, sampling=sampling)
     rows = []
     for edit, texts in zip(edits, texts_by_edit, strict=True):
         fluencies = [fluency(text) for text in texts]
@@ -157,7 +157,7 @@ def text_scores(
     return pd.DataFrame(rows, columns=["case_id", "fluency_averaged", "consistency"])
 
 
-def _reference(edit: Edit) -> str:
+def _reference(edit: EditedGraph) -> str:
     """The graph's facts about the edited subject, with the new object in the original one's place."""
     statements = []
     for fact in edit.facts:

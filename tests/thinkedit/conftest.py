@@ -16,7 +16,7 @@ from helpers.models.load import _ready
 from helpers.thinkedit.graph import Triplet
 from helpers.thinkedit.grow.language import PROMPTS
 from helpers.thinkedit.grow.pipeline import Settings
-from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+from helpers.thinkedit.knowgic import Chain, ChainFact, EditedGraph
 from helpers.thinkedit.scores import EXACT_COLUMNS
 
 SCHOOL = Triplet("Ada", "studied at", "North College")
@@ -86,16 +86,16 @@ def world() -> WorldModel:
     return WorldModel()
 
 
-def _edit(case_id: int, subject: str, friend: str, home: str, new: str) -> Edit:
+def _edit(case_id: int, subject: str, friend: str, home: str, new: str) -> EditedGraph:
     direct = ChainFact(subject, "{} lives in", home, f"In which town does {subject} live?")
     to_friend = ChainFact(subject, "{}'s friend is", friend, f"Who is {subject}'s friend?")
     friends_home = ChainFact(friend, "{} lives in", home, f"Where does {friend} live?")
     chains = (Chain((direct,)), Chain((to_friend, friends_home)))
-    return Edit(case_id, subject, "{} lives in", home, new, chains)
+    return EditedGraph(case_id, subject, "{} lives in", home, new, chains)
 
 
 @pytest.fixture
-def edits() -> tuple[Edit, ...]:
+def edits() -> tuple[EditedGraph, ...]:
     """Three edits of one-step and two-step chains."""
     return (
         _edit(1, "Ada", "Bo", "Rome", "Oslo"),

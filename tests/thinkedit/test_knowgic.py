@@ -8,7 +8,7 @@ import pytest
 
 from helpers import UserError
 from helpers.thinkedit import knowgic
-from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+from helpers.thinkedit.knowgic import Chain, ChainFact, EditedGraph
 
 
 def chain_lengths(edits):
@@ -127,5 +127,5 @@ def test_two_edits_under_one_number_are_refused(tmp_path):
 def test_facts_are_in_the_order_of_their_last_appearance_as_first_worded():
     a, b = ChainFact("a", "{} r", "b", "A?"), ChainFact("b", "{} r", "c", "B?")
     again = ChainFact("A", "{} r", "B", "Which A?")
-    edit = Edit(1, "a", "{} r", "c", "d", (Chain((a, b)), Chain((again,))))
+    edit = EditedGraph(1, "a", "{} r", "c", "d", (Chain((a, b)), Chain((again,))))
     assert [fact.question for fact in edit.facts] == ["B?", "A?"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+from helpers.thinkedit.knowgic import Chain, ChainFact, EditedGraph
 from helpers.thinkedit.probes import (
     OTHER_RIVALS,
     kind_of_question,
@@ -51,7 +51,7 @@ def test_every_entity_of_the_kind_in_the_own_graph_is_a_rival():
         for i, name in enumerate(names)
         for end in [ChainFact(name, "{} lives in", "Rome", "Where?")]
     )
-    edit = Edit(1, "Ada", "{} lives in", "Rome", "Oslo", chains)
+    edit = EditedGraph(1, "Ada", "{} lives in", "Rome", "Oslo", chains)
     kinds = {"who": frozenset({*names, "A1", "A2"})}
     rivals = rivals_of(edit.facts[0], edit, kinds)
     assert rivals == tuple(names[1:])  # more than OTHER_RIVALS, so none from other graphs

@@ -17,7 +17,7 @@ import pandas as pd
 
 from helpers.records import comparable
 from helpers.thinkedit.graph import MAX_STEPS, Triplet, add_triplet
-from helpers.thinkedit.knowgic import Chain, ChainFact, Edit
+from helpers.thinkedit.knowgic import Chain, ChainFact, EditedGraph
 
 Edge = tuple[str, str]
 Paths = dict[Edge, list[list[str]]]
@@ -31,7 +31,7 @@ MOST_PATHS = 5_000  # chains looked at per edit
 class Recalled(NamedTuple):
     """Edits, and how many links (by relation) and chains (by steps) each stage left."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[EditedGraph, ...]
     links: pd.DataFrame
     chains: pd.DataFrame
 
@@ -109,14 +109,14 @@ def _edit(
     answers: Mapping[str, Mapping[str, set[str]]],
     case_id: int,
     rng: np.random.Generator,
-) -> Edit:
+) -> EditedGraph:
     """The edit to another object of the relation: no answer, and not on the edit's own chains."""
     kind, fact = graph.edges[edge]["kind"], graph.edges[edge]["fact"]
     passed = {name for path in paths for name in path}
     wrong = sorted(o for o in _objects(graph, kind) if comparable(o) not in answers[kind][edge[0]])
     new = str(rng.choice([o for o in wrong if comparable(o) not in passed] or wrong))
     chains = tuple(Chain(tuple(graph.edges[e]["fact"] for e in pairwise(path))) for path in paths)
-    return Edit(case_id, fact.subject, fact.prompt, fact.object, new, chains)
+    return EditedGraph(case_id, fact.subject, fact.prompt, fact.object, new, chains)
 
 
 def _links(facts: pd.DataFrame, graph: nx.DiGraph, kept: Paths) -> pd.DataFrame:
