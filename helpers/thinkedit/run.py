@@ -164,7 +164,9 @@ class ThinkEditRun:
             for probe in self._probes(edit):
                 probes_of_edits.append(probe if self.rivals else replace(probe, rivals=()))
                 probe_owners.append(owner)
-        return scores.exact_scores(self.lm, probes_of_edits, self.aliases, model_edits, probe_owners)
+        return scores.exact_scores(
+            self.lm, probes_of_edits, self.aliases, model_edits, probe_owners
+        )
 
     def _probes(self, edit: EditedGraph) -> list[Probe]:
         return probes.probes_of(edit, self.universe, self.kinds)

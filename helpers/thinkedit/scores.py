@@ -1,7 +1,8 @@
 """Scores of probes: exact log-probabilities, and shares of sampled responses that name the object.
 
-Tables hold numbers and indices, no text. ``model_edits`` are edits to score under, ``owners`` give for each probe
-or edit the index of its update (-1, the default: the unedited model); ``aliases`` are other names that count.
+Tables hold numbers and indices, no text. ``model_edits`` are what editors returned, ``owners`` give for each
+probe or graph the index of its own (-1, the default: the unedited model); ``aliases`` are other names that
+count.
 """
 
 from __future__ import annotations
