@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from helpers.peak.tables import scores_of
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, with_note, with_relations
 from helpers.results.statistics import share_interval
