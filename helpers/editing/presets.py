@@ -116,17 +116,9 @@ def preset_values(
     if preset == GENERIC and section_name not in _sections_of_any_model():
         return _generic_values(section_name, size or (32, 4096))
     section = _section_of(editor, model)
-    if section.name in _sections_of_any_model() and preset in section.presets:
-        return dict(section.presets[preset])
     file_name = section.path.name
-    if not section.path.exists():
-        raise EditorError(
-            f"no hyperparameters for model {model!r}: write {section.path}, a copy of a file there"
-            f" for its architecture, with layers of its own; {_OTHER_WAYS}"
-        )
-    configuration = content_of(section.path)["configuration"]
-    if size and "/" in model and (configuration["blocks"], configuration["hidden_size"]) != size:
-        raise EditorError(f"{file_name} fits {model} by name only, not in size; {_OTHER_WAYS}")
+    if section_name not in _sections_of_any_model():
+        _check_model_file(section.path, model, size)
     if preset not in section.presets:
         offered = sorted(section.presets)
         if section.name in _generic_sections():
@@ -136,6 +128,18 @@ def preset_values(
             f" it has {offered}"
         )
     return dict(section.presets[preset])
+
+
+def _check_model_file(path: Path, model: str, size: Size | None) -> None:
+    """Refuse a model without a file, or with that of another model of its name."""
+    if not path.exists():
+        raise EditorError(
+            f"no hyperparameters for model {model!r}: write {path}, a copy of a file there"
+            f" for its architecture, with layers of its own; {_OTHER_WAYS}"
+        )
+    configuration = content_of(path)["configuration"]
+    if size and "/" in model and (configuration["blocks"], configuration["hidden_size"]) != size:
+        raise EditorError(f"{path.name} fits {model} by name only, not in size; {_OTHER_WAYS}")
 
 
 def app_values(
@@ -228,11 +232,15 @@ class _Section(NamedTuple):
 
 
 def _section_of(editor: str, model: str) -> _Section:
+    section_name = split_method(editor)[0].section
+    if section_name in _sections_of_any_model():
+        presets = _sections_of_any_model()[section_name]
+        return _Section(in_repository(_GENERIC_FILE), section_name, presets)
     path = model_file(model)
     sections = content_of(path)["editors"] if path.exists() else {}
     editor_name = editor.partition("+")[0]
-    name = editor_name if editor_name in sections else split_method(editor_name)[0].section
-    return _Section(path, name, sections.get(name) or _sections_of_any_model().get(name, {}))
+    name = editor_name if editor_name in sections else section_name
+    return _Section(path, name, sections.get(name, {}))
 
 
 def _words_for_preset(editor: str, model: str, preset: Preset) -> str:
