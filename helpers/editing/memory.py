@@ -52,10 +52,16 @@ class MemoryEdit(Edit):
 
     def scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
         """How near each statement is to each prompt [prompts, statements]."""
-        if self.keys is None or self.center is None:
+        if self.keys is None:
             return np.stack([self._words.scores(prompt) for prompt in prompts])
-        queries = mean_states(lm, prompts, self.layer) - self.center.to(lm.device)
-        keys = self.keys.to(lm.device)
+        return self.cosines(mean_states(lm, prompts, self.layer))
+
+    def cosines(self, states: Tensor) -> np.ndarray:
+        """Of prompts' mean hidden states [prompts, hidden] with the keys [prompts, statements]."""
+        assert self.keys is not None
+        assert self.center is not None
+        queries = states - self.center.to(states)
+        keys = self.keys.to(states)
         return (
             torch.nn.functional.cosine_similarity(queries[:, None], keys[None], dim=-1)
             .cpu()
@@ -148,6 +154,7 @@ class Memory(ContextEditor):
 
     lm: LanguageModel
     hyperparameters: MemoryHyperparameters
+    _states: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     name = "memory"
 
     def settings(self) -> dict[str, Any]:
@@ -173,7 +180,8 @@ class Memory(ContextEditor):
         background = background_prompts(requests)
         if settings.retriever == "hidden":
             layer = int(settings.relative_layer * self.lm.layout.blocks)
-            center = mean_states(self.lm, background, layer).mean(0)
+            background_states = self._states_of(background, layer)
+            center = background_states.mean(0)
             keys = mean_states(self.lm, statements, layer) - center
         memory = MemoryEdit(
             statements=statements,
@@ -185,8 +193,19 @@ class Memory(ContextEditor):
             layer=layer,
             fingerprint="" if keys is None else self.lm.fingerprint,
         )
-        best_scores = memory.scores(self.lm, background).max(axis=1)
+        if keys is None:
+            scores = memory.scores(self.lm, background)
+        else:
+            scores = memory.cosines(background_states)
+        best_scores = scores.max(axis=1)
         threshold = float(np.quantile(best_scores, settings.threshold))
         neutral = float((best_scores > threshold).mean())
         diagnostics = {"threshold": threshold, "neutral": neutral}
         return replace(memory, threshold=threshold, diagnostics=diagnostics)
+
+    def _states_of(self, prompts: Sequence[str], layer: int) -> Tensor:
+        """The background prompts' mean states [prompts, hidden], each found once."""
+        missing = [prompt for prompt in prompts if prompt not in self._states]
+        if missing:
+            self._states.update(zip(missing, mean_states(self.lm, missing, layer), strict=True))
+        return torch.stack([self._states[prompt] for prompt in prompts])
