@@ -193,10 +193,10 @@ class Memory(ContextEditor):
             layer=layer,
             fingerprint="" if keys is None else self.lm.fingerprint,
         )
-        if keys is None:
-            scores = memory.scores(self.lm, background)
-        else:
-            scores = memory.cosines(background_states)
+        by_words = settings.retriever == "bm25"
+        scores = (
+            memory.scores(self.lm, background) if by_words else memory.cosines(background_states)
+        )
         best_scores = scores.max(axis=1)
         threshold = float(np.quantile(best_scores, settings.threshold))
         neutral = float((best_scores > threshold).mean())
