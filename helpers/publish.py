@@ -12,7 +12,7 @@ from helpers.paths import REPOSITORY
 from helpers.results.archive import DATA, Archive
 from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
-from helpers.values import params_of
+from helpers.values import benchmark_room, params_of
 
 # Notebook: its archive, and the module whose ``publication`` lists its run's parts.
 PUBLISHED = {
@@ -46,6 +46,8 @@ def publish(file: Path, *, name: str = "", stored_only: bool = False, data: Path
     for parameter, published_instead in OF_A_PARAMETER.items():
         if params.get(parameter):
             archive_name, module = published_instead
+    if room := benchmark_room(notebook, params):
+        archive_name, module = room, f"{room}.publish"
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
         params_of(notebook, params).check(file, published=False)
         data_names = [str(params.get(key)) for key in ("dataset", "source", "benchmark")]

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 from helpers import UserError
 from helpers.editing.build import check_method
 from helpers.editing.corpus import corpus_named
+from helpers.editing.editors import method_label
 from helpers.editing.mend import UntrainedError
-from helpers.fetch import NotHereError
+from helpers.fetch import NotHereError, require_local
 from helpers.models.load import model_source
 from helpers.models.weights import torch_device, torch_dtype
 from helpers.params import check_range
@@ -35,6 +36,10 @@ PARAMS_CLASSES = {
     "06_thinkedit_case_study": ("thinkedit.params", "ThinkEditParams"),
     "07_explorer": ("explorer.params", "ExplorerParams"),
 }
+
+# Data set in the place of a PEAK one in a params file of notebook 03: the room of its benchmark, whose
+# ``publish`` has ``benchmark_of`` and ``publication``.
+BENCHMARKS = {"counterfact": "counterfact", "counterfact-val": "counterfact"}
 
 
 def at_least(least: float, *names: str) -> ValueChecks:
@@ -103,8 +108,61 @@ class NotebookParams:
                     yield partial(self.value_checks[name], item)
 
 
+class BenchmarkParams(NotebookParams):
+    """Parameters of a benchmark: notebook 03's, which is about PEAK's records and cannot run them."""
+
+    value_checks: ClassVar[ValueChecks] = {
+        **NotebookParams.value_checks,
+        **at_least(1, "records"),
+        "methods": method_label,
+    }
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods of the table."""
+        return list(self.values["methods"])
+
+    def needed_lists(self) -> tuple[str, ...]:
+        """The methods of the table."""
+        return ("methods",)
+
+    def joint_checks(self) -> Iterator[Callable[[], object]]:
+        """Methods, parameters that are PEAK's alone, then the data set."""
+        yield from super().joint_checks()
+        yield self._check_others
+        yield self._check_cases
+
+    def check(self, file: Path, *, published: bool = True) -> None:
+        """Refuse values that a run could not use, and a run of the notebook."""
+        if published:
+            raise UserError(
+                f"{file}: dataset {self.values['dataset']} is not PEAK's, which the notebook is about;"
+                f" make its table: python -m helpers publish {file}"
+            )
+        super().check(file, published=published)
+
+    def _check_others(self) -> None:
+        for name in ("keep", "placebo"):
+            if self.values[name] not in (None, []):
+                raise UserError(f"{name}: leave it out, dataset {self.values['dataset']} has none")
+
+    def _check_cases(self) -> None:
+        require_local(self.values["dataset"])
+        room = BENCHMARKS[self.values["dataset"]]
+        import_module(f"helpers.{room}.publish").benchmark_of(self.values)
+
+
+def benchmark_room(notebook: Path, values: Mapping[str, Any]) -> str:
+    """The room of the benchmark that a params file of notebook 03 names, empty where it names a PEAK set."""
+    if notebook.stem != "03_editing_runs":
+        return ""
+    return BENCHMARKS.get(str(values.get("dataset")), "")
+
+
 def params_of(notebook: Path, values: Mapping[str, Any]) -> NotebookParams:
-    """The values of a notebook's parameters, as the notebook's own class of them."""
+    """The values of a notebook's parameters, as the notebook's own class of them, or a benchmark's."""
+    if benchmark_room(notebook, values):
+        return BenchmarkParams(values)
     if notebook.stem not in PARAMS_CLASSES:
         return NotebookParams(values)
     module, class_name = PARAMS_CLASSES[notebook.stem]

@@ -8,9 +8,10 @@ import networkx as nx
 import pytest
 
 from helpers.paths import REPOSITORY
+from helpers.values import BENCHMARKS
 
 PACKAGE = REPOSITORY / "helpers"
-PAPERS = ("peak", "klob", "thinkedit")
+PAPERS = ("peak", "klob", "thinkedit", *sorted(set(BENCHMARKS.values())))
 # From the ground up. Modules next to the rooms are rooms of their own.
 ORDER = [
     *("paths", "processes", "kept", "records", "params", "fetch"),

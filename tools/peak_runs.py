@@ -29,15 +29,10 @@ from helpers.peak import records as peak
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import peak_run
 from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
-from helpers.peak.run import (
-    EDIT_COLUMNS,
-    PeakRun,
-    diagnostics_table,
-    edit_request,
-    score_records,
-)
+from helpers.peak.run import PeakRun, edit_request, score_records
 from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
+from helpers.results.evaluation import EDIT_COLUMNS, diagnostics_table
 
 COMPARED = 3  # records that are scored
 app = typer.Typer(add_completion=False)

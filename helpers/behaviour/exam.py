@@ -19,8 +19,9 @@ from helpers.paths import PACKAGED
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import editors_of, scored_part, sequence_parts
 from helpers.peak.records import PeakRecord
-from helpers.peak.run import Asked, PeakRun
+from helpers.peak.run import PeakRun
 from helpers.results.archive import Run, TableKey
+from helpers.results.evaluation import Asked
 from helpers.results.publish import Part
 from helpers.results.statistics import Estimate, mean_interval, paired
 from helpers.results.text import in_points, with_interval

@@ -26,8 +26,9 @@ from helpers.editing.editor import Editor
 from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
-from helpers.peak.run import PeakRun, diagnostics_table, edit_request, questions, score_records
+from helpers.peak.run import PeakRun, edit_request, questions, score_records
 from helpers.results.archive import NAMED_BY, TableKey
+from helpers.results.evaluation import diagnostics_table
 from helpers.results.store import Results, flag_unusable
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import fold, mentions, starts, unaccented

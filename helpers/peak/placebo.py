@@ -23,8 +23,9 @@ from helpers.editing.placebo import Topic, foreign_records
 from helpers.peak.metrics import COLUMNS, metric_interval
 from helpers.peak.publish import editors_of, part_of_records, peak_run, publication_of
 from helpers.peak.records import PeakRecord
-from helpers.peak.run import PeakRun, diagnostics_table, edit_request, joined
+from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import Metrics, metric_contrast
+from helpers.results.evaluation import diagnostics_table, joined
 from helpers.results.publish import Part, Publication
 from helpers.results.statistics import holm
 from helpers.results.store import Cases, Results, flag_unusable

@@ -19,25 +19,9 @@ from helpers.peak.ablations import sequence_key
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, PeakSequence
 from helpers.results.archive import About, TableKey
+from helpers.results.evaluation import small
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
-
-_TYPES = {  # of the columns that are published, of those a table has
-    "case_id": "int32",
-    "form": "category",
-    "sample": "int16",
-    "role": "category",
-    "prompt_index": "int16",
-    "list": "category",
-    "answer_index": "int16",
-    "tokens": "int16",
-    "sum_before": "float32",
-    "sum_after": "float32",
-    "top_before": "int16",
-    "top_after": "int16",
-    "entry": "int16",
-    "nearness": "float32",
-}
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
@@ -60,12 +44,6 @@ def peak_run(params: Mapping[str, Any]) -> PeakRun:
     )
     store = ResultsStore(REPOSITORY / params["results"])
     return PeakRun(lm, data, store, progress=True)
-
-
-def small(table: pd.DataFrame) -> pd.DataFrame:
-    """A table as it is published: no text but names of lists, log-probabilities in single precision."""
-    types = {name: kind for name, kind in _TYPES.items() if name in table}
-    return table[list(types)].astype(types)
 
 
 def publication_of(

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers import UserError
-from helpers.editing.edit import Edit, Recognition
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import kept_whole, load_if_intact
 from helpers.models import LanguageModel
-from helpers.models.batching import records_at_once
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
-from helpers.records import comparable, read_all
-from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
-from helpers.scoring.answers import Question, score_answers, tokenised
+from helpers.records import comparable
+from helpers.results.evaluation import Asked, Benchmark, Evaluation, Make, joined, score_cases
+from helpers.results.store import Cases, Results, ResultsStore, settings_key
+from helpers.scoring.answers import Question, score_answers
 
-EDIT_COLUMNS = ["case_id", "failure", "steps", "final_nll", "relative_norm", "exploding"]
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
-Asked = tuple[list[Question], pd.DataFrame]
 Ask = Callable[[PeakRecord], Asked]
-Make = Callable[[Sequence[PeakRecord]], Mapping[str, pd.DataFrame]]
-_OF_THE_FILE = ("dataset", "checksum", "strict_lists")  # a record's own content states as much
 _EDIT = "edit.safetensors"
 
 
@@ -84,40 +81,7 @@ def score_records(
 
     Each is scored under its own of the ``edits``, or all under one; without any, by the unedited model.
     """
-    all_questions, keys, owners = [], [], []
-    recognitions = []
-    for index, record in enumerate(records):
-        record_questions, record_keys = ask(record)
-        all_questions += record_questions
-        keys.append(record_keys)
-        edit = edits if edits is None or isinstance(edits, Edit) else edits[index]
-        recognitions.append(recognition_table(lm, record_questions, edit))
-        owner = index
-        if edits is None:
-            owner = -1
-        elif isinstance(edits, Edit):
-            owner = 0
-        owners += [owner] * len(record_questions)
-    all_edits = [edits] if isinstance(edits, Edit) else edits
-    scores = score_answers(lm, all_questions, all_edits, owners, progress=progress)
-    table = pd.concat(keys, ignore_index=True).join(scores[list(columns)])
-    return table.join(pd.concat(recognitions, ignore_index=True))
-
-
-def recognition_table(
-    lm: LanguageModel, record_questions: Sequence[Question], edit: Edit | None
-) -> pd.DataFrame:
-    """What an edit takes each answer's prompt for; no columns where it acts after every prompt.
-
-    Columns: ``entry``, the number of the statement or key it acts by (-1: none), and ``nearness``.
-    """
-    number_of_answers = [len(question.answers) for question in record_questions]
-    prompts = [question.prompt for question in record_questions]
-    recognised = None if edit is None else edit.recognised(lm, prompts)
-    if recognised is None:
-        return pd.DataFrame(index=range(sum(number_of_answers)))
-    table = pd.DataFrame(recognised, columns=Recognition._fields)
-    return table.loc[table.index.repeat(number_of_answers)]
+    return score_cases(lm, records, ask, edits, columns=columns, progress=progress)
 
 
 def joined_scores(lm: LanguageModel, record: PeakRecord, edit: Edit) -> pd.DataFrame:
@@ -157,90 +121,80 @@ class PeakRun:
     ask: Ask = questions  # of each record
     ask_settings: dict[str, Any] = field(default_factory=dict)  # what else ``ask`` depends on
 
+    @cached_property
+    def benchmark(self) -> Benchmark[PeakRecord]:
+        """The records and what is asked of each."""
+        return Benchmark(
+            name="peak",
+            version=SCORING_VERSION,
+            data={
+                "dataset": self.data.name,
+                "checksum": self.data.checksum,
+                "strict_lists": STRICT if self.data.strict_lists else False,
+            },
+            path=str(self.data.path),
+            cases=self.data.records,
+            request=edit_request,
+            questions=self.ask,
+            relation=attrgetter("relation"),
+            content=PeakRecord.to_json,
+            settings=self.ask_settings,
+        )
+
+    def evaluation(self, editor: Editor | None = None) -> Evaluation[PeakRecord]:
+        """The records under an editor's independent edits, or of the unedited model."""
+        return Evaluation(
+            self.lm,
+            self.benchmark,
+            self.store,
+            editor,
+            chunk=self.chunk,
+            progress=self.progress,
+        )
+
     def score(
         self, records: Sequence[PeakRecord], edits: Edit | Sequence[Edit] | None = None
     ) -> pd.DataFrame:
         """``score_records`` of this run's model and questions."""
-        return score_records(self.lm, records, edits, ask=self.ask, progress=self.progress)
+        return self.evaluation().score(records, edits)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
-
-        def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-            if editor is None:
-                return {"scores": self.score(records)}
-            edits = editor.edit([edit_request(record) for record in records])
-            scores = self.score(records, edits)
-            diagnostics = flag_unusable(diagnostics_table(records, edits), scores, "sum")
-            return {"scores": scores, "edits": diagnostics}
-
-        return self.completed(self.results(editor), make)
+        return self.evaluation(editor).complete()
 
     def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
         """Scores before and after, as the metrics take them; if ``stored_only``, those in the store only."""
-        if stored_only:
-            unedited = self.cases.read(self.results())
-            edited = self.cases.read(self.results(editor))
-        else:
-            unedited = self.scored()
-            edited = self.scored(editor)
-        if unedited.empty or edited.empty:
-            return pd.DataFrame(columns=COLUMNS)
-        edits = self.edits(editor)
-        failed = edits.loc[edits["failure"] != "", "case_id"]
-        return joined(unedited, edited[~edited["case_id"].isin(failed)])
+        scores = self.evaluation(editor).before_and_after(stored_only=stored_only)
+        return pd.DataFrame(columns=COLUMNS) if scores.empty else scores
 
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
-        return self.cases.read(self.results(editor), "edits").reindex(columns=EDIT_COLUMNS)
+        return self.evaluation(editor).edits()
 
-    def completed(self, results: Results, make: Make) -> pd.DataFrame:
+    def completed(self, results: Results, make: Make[PeakRecord]) -> pd.DataFrame:
         """The scores of all records; ``make`` gives those that are missing, as tables by kind."""
-        self.check([self.cases.by_id[case_id] for case_id in self.cases.missing(results)])
-        return self.cases.completed(results, make)
+        return self.evaluation().completed(results, make)
 
     def check(self, records: Sequence[PeakRecord]) -> None:
         """Refuse records that the model cannot be asked about, all before the first is edited."""
-
-        def ask(record: PeakRecord) -> None:
-            edit_request(record)
-            tokenised(self.lm, self.ask(record)[0])
-
-        read_all(((f"{self.data.path}, case_id {r.case_id}", r) for r in records), ask)
+        self.evaluation().check(records)
 
     @cached_property
     def cases(self) -> Cases[PeakRecord]:
         """The records by number, kept by their content."""
-        by_id = {record.case_id: record for record in self.data.records}
-        chunk = self.chunk or records_at_once(self.lm.device, 32)
-        return Cases(by_id, chunk, PeakRecord.to_json)
+        return self.evaluation().cases
 
     def results(self, editor: Editor | None = None) -> Results:
         """Where an editor's results are kept; without one, the unedited model's."""
-        if editor is None:
-            return self.open({"editor": "none"})
-        return self.open({"mode": "independent", **editor.settings()})
+        return self.evaluation(editor).results
 
     def open(self, more: Mapping[str, Any], records: str = "by content") -> Results:
         """Where rows of records are kept, whichever file they are from; ``more`` as in ``settings``."""
-        settings = self.settings(more)
-        for name in _OF_THE_FILE:
-            del settings[name]
-        return self.store.open({**settings, "records": records})
+        return self.evaluation().open(more, records)
 
     def settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """What the scores are of: model, data file, scoring and ``more``, such as an editor's."""
-        return {
-            "benchmark": "peak",
-            "dataset": self.data.name,
-            "checksum": self.data.checksum,
-            "strict_lists": STRICT if self.data.strict_lists else False,
-            **self.lm.identity,
-            "scoring_version": SCORING_VERSION,
-            "scored_by": {"answers": Question.version},
-            **self.ask_settings,
-            **more,
-        }
+        return {**self.evaluation().source, **more}
 
 
 @dataclass(frozen=True)
@@ -317,28 +271,3 @@ class PeakSequence:
         if scores["sum"].isna().any():
             raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
         results.add({"scores": scores})
-
-
-def diagnostics_table(records: Sequence[PeakRecord], edits: Sequence[Edit]) -> pd.DataFrame:
-    """One row per edit; ``final_nll`` is of the last evaluation, perhaps before the last step."""
-    rows = []
-    for record, edit in zip(records, edits, strict=True):
-        noted = edit.diagnostics
-        losses = noted.get("losses")
-        row = {
-            "case_id": record.case_id,
-            "failure": noted.get("failure", ""),
-            "steps": noted.get("steps"),
-            "final_nll": losses[-1].get("nll") if losses else None,
-            "relative_norm": max(noted.get("relative_norm", {}).values(), default=None),
-            "exploding": bool(noted.get("exploding", False)),
-        }
-        rows.append(row)
-    return pd.DataFrame(rows, columns=EDIT_COLUMNS)
-
-
-def joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Scores of the same questions before and after an edit in one table, a row an answer."""
-    first = before.rename(columns={"sum": "sum_before"})
-    second = after.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
-    return first.merge(second, on=KEYS, validate="1:1")

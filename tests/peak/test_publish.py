@@ -14,11 +14,11 @@ from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak import publish
-from helpers.peak import run as peak_scores
 from helpers.peak.ablations import studies_of
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun
 from helpers.peak.tables import caption_of
+from helpers.results import evaluation
 from helpers.results.archive import Archive
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
@@ -84,7 +84,7 @@ def contents(path):
 
 def no_computation(monkeypatch):
     monkeypatch.setattr(Rome, "edit", None)  # any edit would fail
-    monkeypatch.setattr(peak_scores, "score_answers", None)
+    monkeypatch.setattr(evaluation, "score_answers", None)
 
 
 def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, monkeypatch):

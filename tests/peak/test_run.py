@@ -14,20 +14,19 @@ from helpers.editing.grace import Grace, GraceHyperparameters
 from helpers.editing.interventions import LowRank
 from helpers.editing.rome import Rome
 from helpers.editing.weight_edit import WeightEdit, apply
-from helpers.peak import run as peak_scores
 from helpers.peak.metrics import KEYS, metrics_table
-from helpers.peak.publish import small
 from helpers.peak.records import load_peak
 from helpers.peak.run import (
     PeakRun,
     PeakSequence,
     edit_prompt_probabilities,
     edit_request,
-    joined,
     joined_scores,
     questions,
     score_records,
 )
+from helpers.results import evaluation
+from helpers.results.evaluation import joined, small
 from helpers.results.store import ResultsStore
 
 
@@ -62,7 +61,7 @@ def test_run_is_scored_stored_and_resumed(run, editor, monkeypatch):
     assert run.scores(editor, stored_only=True).empty
     first = run.scores(editor)
     assert set(metrics_table(first).index) == {record.case_id for record in run.data.records}
-    monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
+    monkeypatch.setattr(evaluation, "score_cases", None)  # anything computed again would fail
     pd.testing.assert_frame_equal(run.scores(editor), first)
     pd.testing.assert_frame_equal(run.scores(editor, stored_only=True), first)
     assert run.edits(editor)["steps"].tolist() == [3, 3, 3]
@@ -175,7 +174,7 @@ def test_a_longer_sequence_continues_where_a_shorter_one_ended(longer, editor, m
     resumed = sequence.scores([2, 4])
     assert len(calls) == 2
     np.testing.assert_allclose(resumed["sum_after"], whole["sum_after"], atol=1e-3)
-    monkeypatch.setattr(peak_scores, "score_records", None)  # anything computed again would fail
+    monkeypatch.setattr(evaluation, "score_cases", None)  # anything computed again would fail
     sequence.scores([2, 4])
 
 

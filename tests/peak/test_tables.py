@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from helpers.peak.metrics import COLUMNS, method_metrics, metrics_table
-from helpers.peak.publish import small
 from helpers.peak.records import load_peak
 from helpers.peak.run import questions
 from helpers.peak.tables import beside_paper, caption_of, editing_table, paper_setting, scores_of
 from helpers.results.archive import About, Archive
+from helpers.results.evaluation import small
 from helpers.results.figure import published_figures
 
 NOTHING = pd.DataFrame(columns=COLUMNS)  # every edit was given up

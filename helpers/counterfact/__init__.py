@@ -1,0 +1,1 @@
+"""CounterFact: is a counterfactual answer preferred at all wordings, and at neighbours left alone?"""
