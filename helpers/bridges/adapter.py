@@ -53,7 +53,9 @@ def save_adapter(
     weight_edit = only_weights(edit, "an adapter")
     weight_edit.check(lm)
     if not weight_edit:
-        raise EditError("the edit changes no weight, so there is no adapter of it: save another edit")
+        raise EditError(
+            "the edit changes no weight, so there is no adapter of it: save another edit"
+        )
     factors = {}
     for module_name, delta in weight_edit.items():
         if delta.bias is not None:

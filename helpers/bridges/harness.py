@@ -71,13 +71,14 @@ class EditedModel(TemplateLM):
             batch_size: not used, nor is ``max_batch_size``: batches are sized by memory.
         """
         super().__init__()
-        is_loaded = isinstance(model, LanguageModel)
-        self.lm = model if is_loaded else load(model, dtype=dtype, device=device or "cpu")
-        if edit is not None and not isinstance(edit, Edit):
+        if not isinstance(model, LanguageModel):
+            model = load(model, dtype=dtype, device=device or "cpu")
+        if isinstance(edit, str | Path):
             edit = Edit.load(edit)
         if edit is not None:
-            edit.check(self.lm)
-        self.edits = [] if edit is None else [edit]
+            edit.check(model)
+        self.lm: LanguageModel = model
+        self.edits: list[Edit] = [] if edit is None else [edit]
         self.tokenizer = self.lm.tokenizer
         self._device = self.lm.device
 
@@ -192,7 +193,9 @@ class EditedModel(TemplateLM):
         encoded = [tuple(self.tok_encode(context)) for context in contexts]
         ids = self._fitting(encoded, [max_new_tokens] * len(encoded))
         responses = continue_tokens(self.lm, ids, self.edits, self._owners(len(ids)), sampling)
-        texts = [self.tokenizer.decode(response, skip_special_tokens=True) for response in responses]
+        texts = [
+            self.tokenizer.decode(response, skip_special_tokens=True) for response in responses
+        ]
         return [postprocess_generated_text(text, stops, None) for text in texts]
 
 

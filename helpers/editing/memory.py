@@ -63,7 +63,7 @@ class MemoryEdit(Edit):
         )
 
     def found(self, lm: LanguageModel, prompts: Sequence[str]) -> list[list[int]]:
-        """For each prompt the statements that are put before it, the best one last; none where it is empty."""
+        """For each prompt the statements put before it, the best one last; none before an empty one."""
         found: list[list[int]] = [[] for _ in prompts]
         with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
         if not with_words:

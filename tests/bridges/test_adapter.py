@@ -131,9 +131,7 @@ def test_ranks_that_repeat_each_other_are_stored_once(tiny, tmp_path):
         (lambda: Dense(normal(32, 48), normal(32)), "changes a bias, which a LoRA adapter does"),
     ],
 )
-def test_what_has_no_adapter_is_refused_before_anything_is_written(
-    tiny, tmp_path, deltas, message
-):
+def test_what_has_no_adapter_is_refused_before_anything_is_written(tiny, tmp_path, deltas, message):
     lm = tiny("gpt2")  # whose matrices have biases
     edit = WeightEdit({lm.layout.mlp_out(1): deltas()})
     with pytest.raises(EditError, match=message) as caught:

@@ -1,4 +1,4 @@
-"""The evaluation harness on an edited model: its tasks from local files, and its own backend as the measure."""
+"""The evaluation harness on edited models: local tasks, and its own backend as the measure."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ def test_tasks_give_what_the_harness_gives_and_other_numbers_under_an_edit(
     unedited = responses(EditedModel(lm), tasks)
     assert unedited["capital_text"] == expected["capital_text"]
     assert any(texts[0] for texts in expected["capital_text"])
-    for ours, theirs in zip(
-        unedited["capital_choice"], expected["capital_choice"], strict=True
-    ):
+    for ours, theirs in zip(unedited["capital_choice"], expected["capital_choice"], strict=True):
         np.testing.assert_allclose([s for s, _ in ours], [s for s, _ in theirs], atol=1e-4)
         assert [is_greedy for _, is_greedy in ours] == [is_greedy for _, is_greedy in theirs]
 
@@ -157,9 +155,10 @@ def test_a_context_edit_is_its_text_before_the_request(tiny):
     whole = requests("loglikelihood_rolling", ("x" * 600,))
     assert np.isfinite(edited.loglikelihood_rolling(whole)).all()
     assert np.isfinite(edited.loglikelihood(requests("loglikelihood", ("x" * 600, " y")))[0][0])
+    too_long = EditedModel(lm, ContextEdit("It is so. " * 60))
+    short = requests("loglikelihood", ("the sea", " is blue"))
     with pytest.raises(TokenError, match="exceed the context of 512"):
-        too_long = EditedModel(lm, ContextEdit("It is so. " * 60))
-        too_long.loglikelihood(requests("loglikelihood", ("the sea", " is blue")))
+        too_long.loglikelihood(short)
 
 
 def test_memories_and_gates_see_the_requests_context(tiny):
