@@ -89,8 +89,10 @@ def test_every_runtime_dependency_has_a_reason():
 
 
 def test_what_the_package_imports_is_declared():
-    assert imported("helpers") <= names(RUNTIME + EXTRAS["wikipedia"])
-    assert imported("tests", "benchmarks") <= names(RUNTIME + EXTRAS["dev"] + EXTRAS["book"])
+    assert imported("helpers") <= names(RUNTIME + EXTRAS["wikipedia"] + EXTRAS["harness"])
+    of_bridges = EXTRAS["peft"] + EXTRAS["harness"]
+    for_tests = RUNTIME + EXTRAS["dev"] + EXTRAS["book"] + of_bridges
+    assert imported("tests", "benchmarks") <= names(for_tests)
     optional = EXTRAS["construction"]
     assert imported("tools") <= names(RUNTIME + EXTRAS["dev"] + optional)
     own = {canonicalize_name(path.stem) for path in (ROOT / "book").glob("*.py")}

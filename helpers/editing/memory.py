@@ -69,11 +69,15 @@ class MemoryEdit(Edit):
         )
 
     def found(self, lm: LanguageModel, prompts: Sequence[str]) -> list[list[int]]:
-        """For each prompt the statements that are put before it, the best one last."""
-        found = []
-        for of_prompt in self.scores(lm, prompts):
+        """For each prompt the statements put before it, the best one last; none before an empty one."""
+        found: list[list[int]] = [[] for _ in prompts]
+        with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
+        if not with_words:
+            return found
+        scores = self.scores(lm, [prompts[number] for number in with_words])
+        for number, of_prompt in zip(with_words, scores, strict=True):
             nearest = sorted(range(len(of_prompt)), key=lambda i: (-of_prompt[i], i))[: self.k]
-            found.append([i for i in reversed(nearest) if of_prompt[i] > self.threshold])
+            found[number] = [i for i in reversed(nearest) if of_prompt[i] > self.threshold]
         return found
 
     def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:

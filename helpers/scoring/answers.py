@@ -1,7 +1,8 @@
 """Teacher-forced log-probabilities of given answers, many questions and edits per forward pass.
 
-Questions of one owner are packed into prefix forests, so that prompts and shared answer beginnings
-are computed once, and the vocabulary head runs only where an answer's token is predicted.
+``score_answers`` takes texts and ``score_continuations`` token ids. Questions of one owner are packed into
+prefix forests, so that prompts and shared answer beginnings are computed once, and the vocabulary head runs
+only where an answer's token is predicted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from helpers.models.batching import run_halving, token_batches, tokens_at_once
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.state import in_own_state
-from helpers.models.tokens import Ids, answer_ids, ids_of_questions, tuple_of_texts
+from helpers.models.tokens import (
+    Ids,
+    TokenError,
+    answer_ids,
+    check_length,
+    ids_of_questions,
+    tuple_of_texts,
+)
 
 ROW_TOKENS = 192  # questions of one owner share a row up to this many, besides a prefix they share
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
@@ -127,6 +135,93 @@ def score_answers(
     owner_of_question = resolve_owners(len(questions), edits, owners)
     on_device = [edit.to(lm.device) for edit in edits or ()]
     asked = _asked(lm, questions, on_device, owner_of_question)
+    return _scores(lm, asked, on_device, progress=progress)
+
+
+@in_own_state
+def score_continuations(
+    lm: LanguageModel,
+    continuations: Sequence[tuple[Sequence[int], Sequence[int]]],
+    edits: Sequence[Edit] | None = None,
+    owners: Sequence[int] | None = None,
+    *,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Score continuations of contexts, both token ids, as ``score_answers`` scores texts.
+
+    Args:
+        continuations: pairs of a context, with its special tokens, and what follows it. For an edit the
+            context is the prompt (``with_prefixes``).
+        edits: of any kind; None: everything is scored by the unedited model.
+        owners: for each pair the index of its edit, or -1 for the unedited model.
+        progress: show a bar.
+
+    Returns:
+        A row per pair: ``tokens``, ``sum``, ``mean`` and ``top``, as ``score_answers`` has them.
+
+    Raises:
+        TokenError: a context or a continuation without tokens, or a pair that exceeds the context.
+        EditError: an edit that does not fit the model.
+    """
+    owner_of_pair = resolve_owners(len(continuations), edits, owners)
+    on_device = [edit.to(lm.device) for edit in edits or ()]
+    pairs_of_context: dict[tuple[int, Ids], list[int]] = {}  # by owner and context
+    for number, (context, continuation) in enumerate(continuations):
+        if len(context) == 0 or len(continuation) == 0:
+            raise TokenError(
+                f"continuation {number}: it and its context need a token each; begin the context with"
+                " the tokenizer's first special token"
+            )
+        key = (owner_of_pair[number], tuple(context))
+        pairs_of_context.setdefault(key, []).append(number)
+    asked = []
+    contexts = [context for _, context in pairs_of_context]
+    owners_of_contexts = [owner for owner, _ in pairs_of_context]
+    prefixed = with_prefixes(lm, contexts, on_device, owners_of_contexts)
+    for (owner, context), (prefix, prompt) in zip(pairs_of_context, prefixed, strict=True):
+        answers = [tuple(continuations[n][1]) for n in pairs_of_context[owner, context]]
+        longest = max(len(ids) for ids in answers)
+        check_length(lm, lm.tokenizer.decode(prompt[:60]), len(prompt) + longest - 1)
+        asked.append(
+            _Asked(
+                owner=owner,
+                prompt=prompt,
+                answers=answers,
+                prefix=prefix,
+                prefix_tokens=len(prompt) - len(context),
+                is_gated=owner >= 0 and on_device[owner].is_gated,
+            )
+        )
+    table = _scores(lm, asked, on_device, progress=progress)
+    pair_of_row = [number for numbers in pairs_of_context.values() for number in numbers]
+    table.index = pd.Index(pair_of_row, dtype=int)
+    return table.drop(columns=["question", "answer"]).sort_index()
+
+
+def with_prefixes(
+    lm: LanguageModel, contexts: Sequence[Ids], edits: Sequence[Edit], owners: Sequence[int]
+) -> list[tuple[str, Ids]]:
+    """The text that each context's edit puts before it, and the context's token ids with it.
+
+    It stands after the special tokens that the context begins with. The edit is asked about the context's
+    text. Ids are put together, so that the context keeps its own tokens.
+    """
+    special_tokens = frozenset(lm.tokenizer.all_special_ids)
+    texts = [lm.tokenizer.decode(ids, skip_special_tokens=True) for ids in contexts]
+    prefixed = []
+    for prefix, ids in zip(prefixes_of(lm, edits, owners, texts), contexts, strict=True):
+        start = 0
+        while prefix and start < len(ids) and ids[start] in special_tokens:
+            start += 1
+        prefix_ids = lm.tokenizer(prefix, add_special_tokens=False)["input_ids"] if prefix else []
+        prefixed.append((prefix, (*ids[:start], *prefix_ids, *ids[start:])))
+    return prefixed
+
+
+def _scores(
+    lm: LanguageModel, asked: Sequence[_Asked], edits: Sequence[Edit], *, progress: bool
+) -> pd.DataFrame:
+    """The table that ``score_answers`` returns."""
     table = pd.DataFrame(
         [
             (number, answer, len(ids))
@@ -137,14 +232,15 @@ def score_answers(
     )
     rows = _packed_rows(asked)
     prompts = [question.prompt for question in asked]
-    beforehand = decided_beforehand(lm, on_device, owner_of_question, prompts)
+    owners = [question.owner for question in asked]
+    beforehand = decided_beforehand(lm, edits, owners, prompts)
     sums = np.zeros(len(table))
     top_counts = np.zeros(len(table))
 
     def score(row_indices: Sequence[int]) -> None:
         batch = [rows[i] for i in row_indices]
         decisions = {} if beforehand is None else beforehand
-        scores = _score_rows(lm, batch, on_device, len(questions), decisions)
+        scores = _score_rows(lm, batch, edits, len(asked), decisions)
         np.add.at(sums, scores.answers, scores.log_probabilities)
         np.add.at(top_counts, scores.answers, scores.is_top)
 

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ from helpers.models.tokens import (
     ids_of_prompts,
     tuple_of_texts,
 )
-from helpers.scoring.answers import resolve_owners
+from helpers.scoring.answers import resolve_owners, with_prefixes
 
 ROWS = 80  # responses generated at the same time
 
@@ -116,24 +116,74 @@ def sample_tokens(
     owner_of_prompt = resolve_owners(len(prompts), edits, owners)
     on_device = [edit.to(lm.device) for edit in edits or ()]
     ids = _request_ids(lm, prompts, on_device, owner_of_prompt, sampling)
-    beforehand = decided_beforehand(lm, on_device, owner_of_prompt, ids)
-    responses: list[list[Ids]] = [[] for _ in prompts]
+    texts = map(_paragraphs, prompts)
+    requests = [_Request(*request) for request in zip(texts, ids, owner_of_prompt, strict=True)]
+    return _responses(lm, requests, on_device, sampling, n=n, greedy=greedy)
+
+
+@in_own_state
+def continue_tokens(
+    lm: LanguageModel,
+    contexts: Sequence[Ids],
+    edits: Sequence[Edit] | None,
+    owners: Sequence[int] | None,
+    sampling: Sampling,
+) -> list[Ids]:
+    """What the model writes after each context of token ids, as ``sample_tokens`` writes after prompts.
+
+    A context holds its special tokens and goes through no chat template; for an edit it is the prompt
+    (``scoring.answers.with_prefixes``).
+    """
+    owner_of_context = resolve_owners(len(contexts), edits, owners)
+    on_device = [edit.to(lm.device) for edit in edits or ()]
+    prefixed = with_prefixes(lm, contexts, on_device, owner_of_context)
+    requests = []
+    for context, owner, (_, ids) in zip(contexts, owner_of_context, prefixed, strict=True):
+        text = lm.tokenizer.decode(context, skip_special_tokens=True)
+        check_length(lm, text, len(ids) + sampling.max_new_tokens)
+        requests.append(_Request(text, ids, owner))
+    responses = _responses(lm, requests, on_device, sampling, n=1, greedy=False)
+    return [response for (response,) in responses]
+
+
+class _Request(NamedTuple):
+    """A prompt to be answered."""
+
+    text: str  # without what its edit puts before it
+    ids: Ids  # as the model gets it
+    owner: int
+
+
+def _responses(
+    lm: LanguageModel,
+    requests: Sequence[_Request],
+    edits: Sequence[Edit],
+    sampling: Sampling,
+    *,
+    n: int,
+    greedy: bool,
+) -> list[list[Ids]]:
+    """``n`` responses to each request."""
+    ids = [request.ids for request in requests]
+    owners = [request.owner for request in requests]
+    beforehand = decided_beforehand(lm, edits, owners, ids)
+    responses: list[list[Ids]] = [[] for _ in requests]
 
     def draw(indices: Sequence[int]) -> None:
         # Seeded by the bare prompt, so that draws under different edits are paired.
         draws = [
             draw
             for index in indices
-            for draw in _random_numbers(_paragraphs(prompts[index]), sampling, n, greedy)
+            for draw in _random_numbers(requests[index].text, sampling, n, greedy)
         ]
         decisions = {} if beforehand is None else beforehand
-        batch = _PromptBatch(indices, ids, on_device, owner_of_prompt, decisions)
+        batch = _PromptBatch(indices, ids, edits, owners, decisions)
         generated = _generated(lm, batch, np.stack(draws), sampling)
         for number, index in enumerate(indices):
             responses[index] = generated[number * n : (number + 1) * n]
 
     # Prompts of like length together: little padding.
-    longest_first = sorted(range(len(prompts)), key=lambda i: (-len(ids[i]), i))
+    longest_first = sorted(range(len(requests)), key=lambda i: (-len(ids[i]), i))
     prompts_at_a_time = max(1, ROWS // n)
     for first in range(0, len(longest_first), prompts_at_a_time):
         run_halving(longest_first[first : first + prompts_at_a_time], draw)

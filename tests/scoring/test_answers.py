@@ -8,10 +8,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from helpers.editing.in_context import ContextEdit
 from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.models.tokens import TokenError, answer_ids, prompt_ids
 from helpers.scoring import answers as module
-from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.answers import (
+    Question,
+    _packed_rows,
+    score_answers,
+    score_continuations,
+    with_prefixes,
+)
 from tests.scoring.random_edits import random_edits
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
@@ -104,3 +111,77 @@ def test_bad_input(tiny):
     assert np.isfinite(score_answers(tiny("llama"), [Question("x" * 511, ("y",))])["sum"]).all()
     table = score_answers(tiny("llama"), [Question("y", ()), *QUESTIONS])  # no answer, no row
     assert table["question"].unique().tolist() == [1, 2, 3, 4]
+
+
+def ids_of(model, questions) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Pairs of token ids, an answer each."""
+    return [
+        (prompt_ids(model, question.prompt), answer_ids(model, answer))
+        for question in questions
+        for answer in question.answers
+    ]
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma3", "windowed"])
+def test_continuations_of_ids_score_as_answers_do(tiny, architecture):
+    """The same prompts and answers, in any order, unedited and under edits."""
+    model = tiny(architecture)
+    pairs = ids_of(model, QUESTIONS)
+    table = score_answers(model, QUESTIONS)
+    found = score_continuations(model, pairs)
+    assert found.index.tolist() == list(range(len(pairs)))
+    columns = ["tokens", "sum", "mean", "top"]
+    assert found.columns.tolist() == columns
+    assert (found[columns] == table[columns]).all(axis=None)  # to the bit: the same rows
+
+    context = ContextEdit("Imagine that Turkey lies far away.\n")
+    edits = [*random_edits(model), context]
+    order = np.random.default_rng(0).permutation(len(pairs))
+    owners = [int(index) % (len(edits) + 1) - 1 for index in order]
+    mixed = score_continuations(model, [pairs[index] for index in order], edits, owners)
+    flat = [Question(q.prompt, (answer,)) for q in QUESTIONS for answer in q.answers]
+    expected = score_answers(model, [flat[index] for index in order], edits, owners)
+    np.testing.assert_allclose(mixed["sum"], expected["sum"], atol=1e-4)
+    assert mixed["top"].tolist() == expected["top"].tolist()
+
+
+def test_continuations_of_one_context_share_its_tokens(tiny, monkeypatch):
+    """Four answers after 150 tokens: one row that holds the context once, as of one question."""
+    model = tiny("llama")
+    rows = []
+
+    def packed(asked):
+        rows.extend(_packed_rows(asked))
+        return rows
+
+    monkeypatch.setattr(module, "_packed_rows", packed)
+    context = prompt_ids(model, "x" * 150)
+    pairs = [(context, answer_ids(model, answer)) for answer in ("ab", "ac", "b", "cd")]
+    score_continuations(model, pairs)
+    assert [len(row.forest) for row in rows] == [len(context) + 3]  # the blank, a and c
+
+
+def test_an_edits_text_stands_after_the_first_special_tokens(tiny):
+    model = tiny("llama")
+    begin = model.tokenizer.eos_token_id
+    assert begin in model.tokenizer.all_special_ids
+    edit = ContextEdit("So it is.\n")
+    ids = tuple(model.tokenizer("the sea")["input_ids"])
+    prefix_ids = tuple(model.tokenizer(edit.text)["input_ids"])
+    prefixed = with_prefixes(model, [(begin, *ids), ids, ids], [edit], [0, 0, -1])
+    assert prefixed == [
+        (edit.text, (begin, *prefix_ids, *ids)),
+        (edit.text, (*prefix_ids, *ids)),
+        ("", ids),
+    ]
+
+
+def test_continuations_that_cannot_be_scored(tiny):
+    model = tiny("llama")
+    for pair in ([(), (1,)], [(1,), ()]):
+        with pytest.raises(TokenError, match="continuation 1: it and its context need a token"):
+            score_continuations(model, [((1,), (1,)), pair])
+    with pytest.raises(TokenError, match="513 tokens exceed the context of 512"):
+        score_continuations(model, [([1] * 512, (2, 3))])
+    assert np.isfinite(score_continuations(model, [([1] * 512, (2,))])["sum"]).all()
+    assert score_continuations(model, []).empty
