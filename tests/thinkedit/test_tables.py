@@ -452,6 +452,32 @@ def test_prune_is_not_counted_again_where_it_is_memit():
     assert {"memit", "prune"} <= {*sequences["method"]}
 
 
+def test_the_published_orders_decide_what_notebook_06_claims_of_sequences():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = tables.split_app(terms_of_runs((run,)))[0]
+    order_count = tables.orders_table(found).groupby("method")["order"].size()
+    assert order_count.to_dict() == {"ft-m": 3, "memit": 3}
+    compared = tables.order_differences(found, than="memit").table.query("measure == 'CKP'")
+    holds = compared.set_index("method")["Holm"]
+    assert holds["alphaedit"] == "more"
+    assert set(holds[["ft-m", "mend", "prune-added"]]) == {"less"}
+    assert set(holds[["rect", "rome", "prune"]]) == {"inconclusive"}
+    in_one_order = tables.difference_table(found, found, mode="sequential", than="memit").table
+    rect = in_one_order.set_index(["method", "measure"]).loc[("rect", "CKP")]
+    assert rect["Holm"] == "more"  # and does not survive the others
+
+
+def test_the_published_placebos_are_of_four_editors():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = tables.split_app(terms_of_runs((run,)))[0]
+    differences = tables.placebo_differences(found).table
+    edit_counts = differences.query("measure == 'IFR'").set_index("method")["edits"]
+    assert edit_counts.to_dict() == {"memit": 40, "rome": 100, "ft-m": 250, "mend": 250}
+    assert set(differences["Holm"]) == {"less"}
+    (line,) = (line for line in tables.placebo_lines(found) if "ROME" in line)
+    assert "IFR 0.96 [0.93, 0.98] (n = 100)" in line
+
+
 def test_mend_is_called_undertrained_wherever_it_has_a_row():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
     found = tables.split_app(terms_of_runs((run,)))[0]
