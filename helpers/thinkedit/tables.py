@@ -333,18 +333,75 @@ def orders_table(terms: Table) -> Table:
 
 
 def order_lines(terms: Table) -> list[str]:
-    """The lowest and the highest mean over the orders of each sequence that was made in several, and how
-    many orders the others have.
+    """The lowest and the highest mean over the orders of each sequence that was made in several, and their
+    difference; last, how many orders the others have.
     """
     lines = []
     for (model, method), orders in orders_table(terms).groupby(KEYS, sort=False):
-        means = ", ".join(
-            f"{measure} {orders[measure].min():.2f} to {orders[measure].max():.2f}"
-            for measure in ORDER_MEASURES
-            if orders[measure].notna().any()
-        )
-        lines.append(f"{model}, {method_label(str(method))}, over {len(orders)} orders: {means}")
+        ranges = []
+        for measure in ORDER_MEASURES:
+            lowest, highest = orders[measure].min(), orders[measure].max()
+            if pd.notna(lowest):
+                range_words = f"{lowest:.2f} to {highest:.2f} (range {highest - lowest:.2f})"
+                ranges.append(f"{measure} {range_words}")
+        words = ", ".join(ranges)
+        lines.append(f"{model}, {method_label(str(method))}, over {len(orders)} orders: {words}")
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
+
+
+def order_differences(terms: Table, *, than: str) -> ShownTable:
+    """Each method's sequence minus that of ``than`` on the same edits, over all pairs of their orders.
+
+    No rows where both were made in one order. ``lowest`` and ``highest`` are the pairs' mean differences. A
+    ``verdict`` needs the same one in every pair, so its p-value is the pairs' largest one. ``Holm``:
+    corrected for the tests of the same measure and model.
+    """
+    sequences = _sequences(terms)
+    rows = []
+    for (model, method), orders in sequences.items():
+        others = sequences.get((model, than), [])
+        pair_count = len(others) * len(orders)
+        if method == than or pair_count < 2:
+            continue
+        for measure in ORDER_MEASURES:
+            contrasts = [
+                _contrast(_ratios_of(first, measure), _ratios_of(second, measure), measure)
+                for first in others
+                for second in orders
+            ]
+            means = [contrast.difference.mean for contrast in contrasts]
+            edit_count = contrasts[0].difference.n
+            if edit_count:
+                lowest, highest = f"{min(means):+.2f}", f"{max(means):+.2f}"
+                means_of_pairs = (pair_count, lowest, highest)
+                rows.append(
+                    (model, method, measure, *means_of_pairs, edit_count, *_common(contrasts))
+                )
+    names = [*KEYS, "measure", "pairs", "lowest", "highest", "edits", "verdict", "Holm"]
+    return _with_marks(_with_holm(Table(rows, columns=names)))
+
+
+def _common(contrasts: Sequence[Contrast]) -> tuple[str, float]:
+    """The verdict of several tests if it is the same one in all, and the p-value that all of them show it."""
+    verdicts = {_direction(contrast) for contrast in contrasts}
+    if len(verdicts) > 1:
+        return INCONCLUSIVE, 1.0
+    return verdicts.pop(), max(contrast.p_value for contrast in contrasts)
+
+
+def _ratios_of(terms_of_method: Table, measure: str) -> pd.Series:
+    """A method's capped ratio of a measure for each edit."""
+    return capped_ratios(sums_of(terms_of_method[terms_of_method["measure"] == measure]))
+
+
+def _sequences(terms: Table) -> dict[tuple[str, str], list[Table]]:
+    """Terms of each order in which the sequence of a (model, method) was made."""
+    sequences: dict[tuple[str, str], list[Table]] = {}
+    for mode in SEQUENCES:
+        if mode in set(terms["mode"]):
+            for key, terms_of_order in by_method(terms, mode).items():
+                sequences.setdefault(key, []).append(terms_of_order)
+    return sequences
 
 
 def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> ShownTable:
@@ -357,7 +414,7 @@ def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> ShownT
     rows = []
     for (*keys, measure), sums in pairs.items():
         first, second = map(capped_ratios, sums)
-        contrast = paired(first, second, "share" if measure in SHARES else "fraction")
+        contrast = _contrast(first, second, measure)
         change = contrast.difference
         if change.n:
             text = with_interval(change, signed=True)
@@ -366,11 +423,22 @@ def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> ShownT
             words = _direction(contrast)
             rows.append((*keys, measure, text, change.n, words, contrast.p_value, could_show))
     names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
-    table = Table(rows, columns=names).astype({"Holm": object})
-    for _, family in table.groupby(["model", "measure"]):
-        p_values = family["Holm"].tolist()
-        table.loc[family.index, "Holm"] = survivors(family["verdict"].tolist(), p_values)
+    table = _with_holm(Table(rows, columns=names))
     return _with_marks(with_power(table, table["could show"], table["edits"], digits=2))
+
+
+def _contrast(first: pd.Series, second: pd.Series, measure: str) -> Contrast:
+    """The paired test of the edits' capped ratios of a measure."""
+    return paired(first, second, "share" if measure in SHARES else "fraction")
+
+
+def _with_holm(table: Table) -> Table:
+    """The table with verdicts in place of the p-values in ``Holm``, by model and measure."""
+    corrected = table.astype({"Holm": object})
+    for _, family in table.groupby(["model", "measure"]):
+        verdicts = survivors(family["verdict"].tolist(), family["Holm"].tolist())
+        corrected.loc[family.index, "Holm"] = verdicts
+    return corrected
 
 
 def _direction(contrast: Contrast) -> str:

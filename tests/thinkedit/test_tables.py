@@ -14,6 +14,7 @@ from helpers.results.statistics import paired
 from helpers.results.text import with_interval
 from helpers.thinkedit import knowgic, metrics, tables
 from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known, chain_index
+from helpers.thinkedit.modes import SEQUENCES
 from helpers.thinkedit.tables import caption_of_runs, facts_of, terms_of_runs
 
 MINI = knowgic.load_edits("mini")
@@ -355,7 +356,8 @@ def test_sequences_are_shown_by_order_where_there_are_several(sampled):
     of_edits = sums.groupby("case_id").sum()
     halved = (of_edits["left"] / of_edits["weight"]).mean()
     assert tables.order_lines(found) == [
-        f"m, mini, ROME, over 2 orders: IFR 0.00 to {halved:.2f}, CKP 0.50 to 1.00",
+        f"m, mini, ROME, over 2 orders: IFR 0.00 to {halved:.2f} (range {halved:.2f}),"
+        " CKP 0.50 to 1.00 (range 0.50)",
         "every other sequence: one order",
     ]
     one = found[found["mode"] == "sequential"]
@@ -368,6 +370,41 @@ def terms_of_edits(*ratios: float, model: str = "m", method: str = "rome", measu
     keys = {"model": model, "method": method, "mode": "independent", "measure": measure}
     edits = range(len(ratios))
     return pd.DataFrame({"edit": edits, "ratio": ratios}).assign(length=1, weight=1.0, **keys)
+
+
+def sequences_of(**ckp: list[list[float]]) -> pd.DataFrame:
+    """An evaluation of sequences: of each method, the edits' CKP after each order."""
+    parts = []
+    for name, orders in ckp.items():
+        for mode, ratios in zip(SEQUENCES, orders, strict=False):
+            of_order = terms_of_edits(*ratios, method=name.replace("_", "-"))
+            parts.append(of_order.assign(mode=mode))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_a_difference_between_sequences_holds_if_every_pair_of_orders_shows_it():
+    """Six edits that change by one sign have p = 2/64, which is not significant as one of two tests."""
+    low, middle, high = [0.1] * 6, [0.5] * 6, [0.9] * 6
+    found = sequences_of(memit=[middle, low], alphaedit=[high], ft_m=[[0.0] * 6, middle])
+    shown = tables.order_differences(found, than="memit").table.set_index("method")
+    assert set(shown["measure"]) == {"CKP"}
+    assert shown["pairs"].to_dict() == {"alphaedit": 2, "ft-m": 4}
+    assert shown[["lowest", "highest"]].to_numpy().tolist() == [
+        ["+0.40", "+0.80"],
+        ["-0.50", "+0.40"],
+    ]
+    assert shown["verdict"].tolist() == [
+        "more",
+        "inconclusive",
+    ]  # FT-M's is more and less by the order
+    assert shown["Holm"].tolist() == ["inconclusive", "inconclusive"]  # 2/64, one of two tests
+    alone = sequences_of(memit=[middle, low], alphaedit=[high])
+    assert tables.order_differences(alone, than="memit").table["Holm"].tolist() == ["more"]
+    one_pair_fails = sequences_of(memit=[middle, high], alphaedit=[high])
+    (verdict,) = tables.order_differences(one_pair_fails, than="memit").table["verdict"]
+    assert verdict == "inconclusive"
+    one_order = sequences_of(memit=[middle], alphaedit=[high])
+    assert tables.order_differences(one_order, than="memit").table.empty
 
 
 def difference(first: list[float], second: list[float], measure: str = "CKP") -> pd.Series:
@@ -413,6 +450,32 @@ def test_prune_is_not_counted_again_where_it_is_memit():
     assert {"memit"} == {"memit", "prune"} & {*alone["method"]}
     sequences = tables.longer_table(found, mode="sequential").table
     assert {"memit", "prune"} <= {*sequences["method"]}
+
+
+def test_the_published_orders_decide_what_notebook_06_claims_of_sequences():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = tables.split_app(terms_of_runs((run,)))[0]
+    order_count = tables.orders_table(found).groupby("method")["order"].size()
+    assert order_count.to_dict() == {"ft-m": 3, "memit": 3}
+    compared = tables.order_differences(found, than="memit").table.query("measure == 'CKP'")
+    holds = compared.set_index("method")["Holm"]
+    assert holds["alphaedit"] == "more"
+    assert set(holds[["ft-m", "mend", "prune-added"]]) == {"less"}
+    assert set(holds[["rect", "rome", "prune"]]) == {"inconclusive"}
+    in_one_order = tables.difference_table(found, found, mode="sequential", than="memit").table
+    rect = in_one_order.set_index(["method", "measure"]).loc[("rect", "CKP")]
+    assert rect["Holm"] == "more"  # and does not survive the others
+
+
+def test_the_published_placebos_are_of_four_editors():
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    found = tables.split_app(terms_of_runs((run,)))[0]
+    differences = tables.placebo_differences(found).table
+    edit_counts = differences.query("measure == 'IFR'").set_index("method")["edits"]
+    assert edit_counts.to_dict() == {"memit": 40, "rome": 100, "ft-m": 250, "mend": 250}
+    assert set(differences["Holm"]) == {"less"}
+    (line,) = (line for line in tables.placebo_lines(found) if "ROME" in line)
+    assert "IFR 0.96 [0.93, 0.98] (n = 100)" in line
 
 
 def test_mend_is_called_undertrained_wherever_it_has_a_row():
