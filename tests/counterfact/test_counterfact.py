@@ -161,7 +161,7 @@ def test_a_run_is_published_resumed_and_shown(benchmark, tiny, tmp_path, monkeyp
     monkeypatch.setattr("helpers.results.evaluation.score_answers", None)  # would fail
     scores = evaluation.before_and_after()
     assert len(scores) == 2 * (5 + 3)
-    table = counterfact_table(archive.get(path.name))
+    table = counterfact_table(archive.get(path.name)).table
     assert table["n"].tolist()[:2] == [2, 2]
     model = evaluation.source["model"]
     unedited, in_context = (table.loc[(model, name)] for name in ("unedited", "In context"))
