@@ -109,7 +109,7 @@ def _adapter_factors(module_name: str, delta: Delta, tolerance: float) -> Adapte
 
 
 def _adapter_config(lm: LanguageModel, ranks: dict[str, int]) -> dict[str, object]:
-    """The settings of PEFT's ``LoraConfig`` that say how the factors are used."""
+    """The settings of PEFT's ``LoraConfig`` for the use of the factors."""
     ((usual_rank, _),) = Counter(ranks.values()).most_common(1)
     other_ranks = {name: rank for name, rank in ranks.items() if rank != usual_rank}
     return {

@@ -203,7 +203,7 @@ def with_prefixes(
 ) -> list[tuple[str, Ids]]:
     """The text that each context's edit puts before it, and the context's token ids with it.
 
-    It stands after the special tokens that the context begins with. The edit is asked about the context's
+    It comes after the special tokens that the context begins with. The edit is asked about the context's
     text. Ids are put together, so that the context keeps its own tokens.
     """
     special_tokens = frozenset(lm.tokenizer.all_special_ids)
