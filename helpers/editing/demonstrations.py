@@ -38,7 +38,7 @@ class DemonstrationRecord:
         return f"{self.prompt} {self.target}"
 
     def mentions(self, names: Sequence[str]) -> bool:
-        """Whether one of the ``comparable`` names occurs in it."""
+        """Whether one of the ``comparable`` names occurs in it, if only inside a word."""
         other_texts = [f"{prompt} {answer}" for prompt, answer in self.others]
         text = comparable(" ".join([self.statement, *self.paraphrases, *other_texts]))
         return any(name in text for name in names)
@@ -81,14 +81,14 @@ def records_without(request: EditRequest) -> list[DemonstrationRecord]:
     return [record for record in demonstration_records() if not record.mentions(names)]
 
 
-def background_prompts(requests: Sequence[EditRequest]) -> list[str]:
-    """Prompts of packaged facts that do not name the requests' subjects, at most ``BACKGROUND``."""
-    subjects = [comparable(request.subject) for request in requests]
+def background_prompts(subjects: Sequence[str] = ()) -> list[str]:
+    """Prompts of packaged facts that do not name the subjects, at most ``BACKGROUND``."""
+    names = [comparable(subject) for subject in subjects]
     prompts = dict.fromkeys(
         prompt
         for record in demonstration_records()
         for prompt, _ in record.others
-        if not any(subject in comparable(prompt) for subject in subjects)
+        if not any(name in comparable(prompt) for name in names)
     )
     return list(prompts)[:BACKGROUND]
 

@@ -154,7 +154,10 @@ def _made(
 
 @dataclass(frozen=True)
 class Chain(Edit):
-    """Edits of several kinds, one after the other; each is asked about the bare prompt."""
+    """Edits of several kinds, one after the other.
+
+    Each puts its text before the bare prompt; gates see the prompt with all of these texts before it.
+    """
 
     parts: tuple[Edit, ...]
     diagnostics: Mapping[str, Any]

@@ -154,7 +154,9 @@ def with_entry(codebook: Codebook, entry: Entry, epsilon: float) -> tuple[Codebo
             reaches = distance_to_nearest <= epsilon + float(radii[nearest])
             if same_prompt or reaches:
                 targets[nearest] = entry.target
-                radii[nearest] = max(float(radii[nearest]), distance_to_nearest)
+                # Just above the distance: an entry is chosen where the distance is less than its radius.
+                reached = torch.nextafter(distance, torch.full_like(distance, math.inf))
+                radii[nearest] = torch.maximum(radii[nearest], reached[0])
                 gate = NearestKey(keys, values, radii)
                 return replace(codebook, gate=gate, targets=tuple(targets)), nearest
         elif distance_to_nearest <= epsilon + float(radii[nearest]):
@@ -214,7 +216,7 @@ class Grace(Editor):
     @cached_property
     def _background(self) -> Tensor:
         """What enters the module after prompts that no edit is about [prompts, in]."""
-        return last_inputs(self.lm, background_prompts([]), self.module_name)
+        return last_inputs(self.lm, background_prompts(), self.module_name)
 
     def _reported(self, codebook: Codebook) -> Codebook:
         """The codebook with the share of background prompts that it changes the answers to."""
@@ -248,6 +250,11 @@ class Grace(Editor):
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """The codebook with the requests, one after the other: older radii can shrink."""
         if isinstance(earlier, Codebook):
+            earlier.check(self.lm)
+            if earlier.module_name != self.module_name:
+                raise EditError(
+                    f"GRACE at {self.module_name} cannot continue a codebook at {earlier.module_name}"
+                )
             codebook = earlier
         elif isinstance(earlier, WeightEdit) and not earlier:
             codebook = self._empty()

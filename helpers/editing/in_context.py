@@ -23,10 +23,11 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.demonstrations import digest, nearest_demonstrations
-from helpers.editing.edit import Edit
+from helpers.editing.edit import Edit, EditError
 from helpers.editing.editor import Editor
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
+from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 
 STATEMENT = "Imagine that {fact}.\n"
@@ -72,9 +73,8 @@ class ContextEditor(Editor):
 
     def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """The texts of the requests, in their order."""
-        first, *others = self.edit(requests)
-        total = first
-        for edit in others:
+        total: Edit = WeightEdit({})
+        for edit in self.edit(requests):
             total = total.then(edit)
         return total
 
@@ -123,6 +123,15 @@ class Ike(ContextEditor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
         """The nearest demonstrations and a statement for each request."""
         return [self._in_context(request) for request in with_one_prompt(requests)]
+
+    def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """The edit of one request, of the unedited model: demonstrations are of one fact."""
+        is_first = isinstance(earlier, WeightEdit) and not earlier
+        if not is_first or len(requests) != 1:
+            raise EditError(
+                "IKE's demonstrations are of one fact: use in-context or a memory for several"
+            )
+        return super().edit_on(earlier, requests)
 
     def _in_context(self, request: EditRequest) -> ContextEdit:
         demonstrations = nearest_demonstrations(request, self.hyperparameters.k)

@@ -36,6 +36,7 @@ class MemoryEdit(Edit):
     """
 
     statements: tuple[str, ...]
+    subjects: tuple[str, ...]  # that the statements are about, which no background prompt names
     threshold: float
     k: int
     template: str = STATEMENT
@@ -113,6 +114,7 @@ class MemoryEdit(Edit):
             tensors = {"keys": self.keys, "center": self.center}
         fields = {
             "statements": list(self.statements),
+            "subjects": list(self.subjects),
             "threshold": self.threshold,
             "k": self.k,
             "template": self.template,
@@ -128,6 +130,7 @@ class MemoryEdit(Edit):
         """The edit whose ``contents`` these are."""
         return cls(
             statements=tuple(fields["statements"]),
+            subjects=tuple(fields["subjects"]),
             threshold=fields["threshold"],
             k=fields["k"],
             template=fields["template"],
@@ -167,21 +170,25 @@ class Memory(ContextEditor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[MemoryEdit]:
         """A memory of one statement for each request."""
-        return [self._memory((), [request]) for request in with_one_prompt(requests)]
+        return [self._memory(None, [request]) for request in with_one_prompt(requests)]
 
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """One memory of all facts where ``earlier`` is a memory; else a chain."""
         if not isinstance(earlier, MemoryEdit):
-            return earlier.then(self._memory((), with_one_prompt(requests)))
-        return self._memory(earlier.statements, with_one_prompt(requests))
+            return earlier.then(self._memory(None, with_one_prompt(requests)))
+        return self._memory(earlier, with_one_prompt(requests))
 
-    def _memory(self, earlier: Sequence[str], requests: Sequence[EditRequest]) -> MemoryEdit:
+    def _memory(self, earlier: MemoryEdit | None, requests: Sequence[EditRequest]) -> MemoryEdit:
         settings = self.hyperparameters
-        statements = (*earlier, *map(statement_of, requests))
+        statements = tuple(map(statement_of, requests))
+        subjects = tuple(request.subject for request in requests)
+        if earlier is not None:
+            statements = earlier.statements + statements
+            subjects = earlier.subjects + subjects
         keys = None
         center = None
         layer = -1
-        background = background_prompts(requests)
+        background = background_prompts(subjects)
         if settings.retriever == "hidden":
             layer = int(settings.relative_layer * self.lm.layout.blocks)
             background_states = self._states_of(background, layer)
@@ -189,6 +196,7 @@ class Memory(ContextEditor):
             keys = mean_states(self.lm, statements, layer) - center
         memory = MemoryEdit(
             statements=statements,
+            subjects=subjects,
             threshold=0.0,
             k=settings.k,
             template=settings.template,

@@ -28,12 +28,17 @@ class Bm25:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.count = len(texts)
+        words_of_texts = [words(text) for text in texts]
+        self._has_words = any(words_of_texts)
         self._index = bm25s.BM25(k1=1.2, b=0.75, method="lucene")
-        self._index.index([words(text) for text in texts], show_progress=False)
+        if self._has_words:
+            self._index.index(words_of_texts, show_progress=False)
 
     def scores(self, query: str) -> np.ndarray:
         """Of every text [texts]."""
-        known = [word for word in words(query) if word in self._index.vocab_dict]
+        known: list[str] = []
+        if self._has_words:
+            known = [word for word in words(query) if word in self._index.vocab_dict]
         if not known:
             return np.zeros(self.count)
         return np.asarray(self._index.get_scores(known), dtype=np.float64)

@@ -61,7 +61,10 @@ def under(
     owner_of_row = torch.as_tensor(owners).tolist()
     used = {owner: edits[owner] for owner in sorted(set(owner_of_row)) if owner >= 0}
     for edit in used.values():
-        edit.check(lm)
+        if (
+            not edit.is_gated
+        ):  # those are checked once a call (``prefixes_of``): by all of the weights
+            edit.check(lm)
     by_module: dict[str, dict[int, Sequence[Intervention]]] = {}
     for owner, edit in used.items():
         for module_name, interventions in edit.interventions().items():
@@ -77,7 +80,8 @@ def under(
                 if isinstance(intervention, Gate):
                     gates_of_module[module_name, owner, number] = intervention
                 elif isinstance(intervention, Delta):
-                    deltas[owner] = intervention
+                    earlier = deltas.get(owner)
+                    deltas[owner] = earlier.plus(intervention) if earlier else intervention
         hooks[module_name] = _changing(lm, owner_of_row, deltas, gates, gates_of_module)
     with output_hooks(lm, hooks):
         yield
@@ -194,9 +198,14 @@ class _Gates:
 def prefixes_of(
     lm: LanguageModel, edits: Sequence[Edit], owners: Sequence[int], prompts: Sequence[str]
 ) -> list[str]:
-    """The text that each prompt's edit puts before it; empty: none."""
+    """The text that each prompt's edit puts before it; empty: none.
+
+    Raises:
+        EditError: an edit that was made for another model.
+    """
     prefixes = [""] * len(prompts)
     for owner in sorted(set(owners) - {-1}):
+        edits[owner].check(lm)
         indices = [index for index, of_prompt in enumerate(owners) if of_prompt == owner]
         texts = edits[owner].prefixes(lm, [prompts[index] for index in indices])
         for index, text in zip(indices, texts, strict=True):

@@ -110,8 +110,8 @@ def only_weights(edit: Edit, purpose: str) -> WeightEdit:
     """The edit itself, if it changes weights and nothing else; else an ``EditError`` for the ``purpose``."""
     if not isinstance(edit, WeightEdit):
         raise EditError(
-            f"{purpose} takes an edit of weights, and a {edit.kind} edit changes none: score and"
-            " generate under it instead"
+            f"{purpose} takes an edit of weights alone, not a {edit.kind} edit: score and generate"
+            " under it instead"
         )
     return edit
 

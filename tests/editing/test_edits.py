@@ -269,7 +269,9 @@ def test_three_entries_by_hand() -> None:
     codebook, number = with_entry(codebook, entry(0, 0, target=7), epsilon=1.0)
     assert (number, codebook.gate.radii.tolist()) == (0, [1.0])
     codebook, number = with_entry(codebook, entry(1.5, 0, target=7), epsilon=1.0)
-    assert (number, codebook.gate.radii.tolist()) == (0, [1.5])
+    assert number == 0
+    assert codebook.gate.radii.tolist() == pytest.approx([1.5])
+    assert codebook.gate.decide(torch.tensor([[1.5, 0.0]])).tolist() == [0]  # the prompt itself
     codebook, number = with_entry(codebook, entry(0, 2, target=9), epsilon=1.0)
     assert number == 1
     assert codebook.gate.radii.tolist() == pytest.approx([1 - 1e-5, 1.0])
@@ -332,9 +334,9 @@ def test_what_changes_no_weights_is_saved_but_not_written(
     before_file = score_answers(lm, questions, [edit], [0, 0])
     after_file = score_answers(lm, questions, [again], [0, 0])
     assert (before_file["sum"] == after_file["sum"]).all()
-    with pytest.raises(EditError, match="changes none"):
+    with pytest.raises(EditError, match="weights alone"):
         write(lm, edit)
-    with pytest.raises(EditError, match="changes none"), apply(lm, edit):
+    with pytest.raises(EditError, match="weights alone"), apply(lm, edit):
         pass
     with pytest.raises(EditError, match=r"read it with Edit\.load"):
         WeightEdit.load(tmp_path / "edit.safetensors")
@@ -392,7 +394,7 @@ def test_too_many_demonstrations_are_refused(tiny, make_editor, requests) -> Non
 
 def test_bm25_finds_the_statement_of_the_prompt() -> None:
     statements = ("Ada lives in Oslo", "Bach wrote Aida", "Mars is a planet near Venus")
-    memory = MemoryEdit(statements, threshold=0.5, k=2)
+    memory = MemoryEdit(statements, ("Ada", "Bach", "Mars"), threshold=0.5, k=2)
     assert memory.found(None, ["Where does Ada live? Ada lives in", "the sea is blue"])[1] == []
     (found, *_) = memory.found(None, ["Ada lives in"])
     assert found[-1] == 0
@@ -411,7 +413,7 @@ def test_a_memory_grows_and_finds_nothing_for_most_other_prompts(tiny, make_edit
     ]
     *_, memory = make_editor(name, lm).edit_sequentially(requests)
     assert memory.statements == ("Ada Lovelace lived in Oslo", "Bach composed Aida")
-    background = background_prompts(requests)
+    background = background_prompts([request.subject for request in requests])
     share = np.mean([bool(found) for found in memory.found(lm, background)])
     assert share <= 0.06  # the threshold's share
     if name == "memory-bm25":
