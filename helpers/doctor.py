@@ -304,18 +304,18 @@ def _hub_weights(model_name: str, here: bool) -> Iterator[Finding]:
 def _in_the_hubs_cache(name: str) -> bool:
     """Whether a model's configuration and all of its weights are there."""
 
-    def cached_path(file: str) -> Path | None:
-        path = try_to_load_from_cache(name, file)
+    def cached_path(file_name: str) -> Path | None:
+        path = try_to_load_from_cache(name, file_name)
         return Path(path) if isinstance(path, str) else None
 
     if cached_path("config.json") is None:
         return False
     if cached_path("model.safetensors"):
         return True
-    index = cached_path("model.safetensors.index.json")
-    if index is None:
+    index_path = cached_path("model.safetensors.index.json")
+    if index_path is None:
         return False
-    shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+    shards = set(json.loads(index_path.read_text("utf-8"))["weight_map"].values())
     return all(map(cached_path, shards))
 
 

@@ -73,15 +73,17 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
     size = _preset_size(lm)
     coefficients: App | None = None
     if wanted_app:
-        with_app = app_values(editor.name, lm.name, preset, size, needed=wanted_app is True)
-        preset_coefficients = {key: with_app.pop(key) for key in SYMBOLS if key in with_app}
-        with_app.pop("extrapolated", None)
+        values_with_app = app_values(editor.name, lm.name, preset, size, needed=wanted_app is True)
+        preset_coefficients = {
+            key: values_with_app.pop(key) for key in SYMBOLS if key in values_with_app
+        }
+        values_with_app.pop("extrapolated", None)
         coefficients = App(**preset_coefficients) if wanted_app is True else wanted_app
         # What the name implies holds whatever goes with APP.
-        values = {**with_app, **editor.values, **values}
+        values = {**values_with_app, **editor.values, **values}
     hyperparameters = read_hyperparameters(editor.name, lm.name, preset, size=size, **values)
     targets = suffix if suffix.startswith("all") else "new"
-    parts = _Parts(editor.kind, lm, hyperparameters, coefficients, targets, options)
+    parts = _Ingredients(editor.editor_class, lm, hyperparameters, coefficients, targets, options)
     return parts.assemble()
 
 
@@ -126,15 +128,15 @@ def _wrapper(
         progress=options.progress,
         memo=options.memo,
     )
-    wrapper: Editor = editor.kind(base, hyperparameters)
+    wrapper: Editor = editor.editor_class(base, hyperparameters)
     return wrapper
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Ingredients:
     """What an editor can be made of: each of its fields gets the part of that name, made when asked for."""
 
-    kind: type[Editor]
+    editor_class: type[Editor]
     lm: LanguageModel
     hyperparameters: Any
     app: App | None
@@ -156,14 +158,14 @@ class _Parts:
             "second_moments": self._second_moments,
             "network": lambda: load_network(self.lm, self.hyperparameters),
         }
-        names = [field.name for field in fields(self.kind)]  # type: ignore[arg-type]
-        return self.kind(**{name: makers[name]() for name in names if name in makers})
+        names = [field.name for field in fields(self.editor_class)]  # type: ignore[arg-type]
+        return self.editor_class(**{name: makers[name]() for name in names if name in makers})
 
     def _contexts(self) -> ContextTemplates:
         return context_templates(
             self.lm,
             self.hyperparameters.context_template_length_params,
-            grouped=self.kind.grouped,
+            grouped=self.editor_class.grouped,
             start=getattr(self.hyperparameters, "context_template_start", "words"),
             seed=self.options.seed,
         )

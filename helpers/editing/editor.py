@@ -37,7 +37,9 @@ class Editor(ABC):
     hyperparameters: Hyperparameters
     app: App | None
     targets: str = "new"  # or "all" or "all-sum" (``rows.weighted_targets``)
-    parts: tuple[str, ...] = ()  # of an edit, in its settings: each counts as of ``version``
+    versioned_parts: tuple[
+        str, ...
+    ] = ()  # of an edit, in its settings: each counts as of ``version``
 
     def __init_subclass__(cls) -> None:
         """What makes edits runs in ``own_state``, in every editor."""
@@ -92,10 +94,10 @@ class Editor(ABC):
 
     def settings(self) -> dict[str, Any]:
         """All that its edits depend on, as plain JSON values: results are keyed by it."""
-        parts = (self.name, *self.parts, *(["app"] if self.app else []))
+        versioned = (self.name, *self.versioned_parts, *(["app"] if self.app else []))
         return {
             "editor": self.name,
-            "versions": dict.fromkeys(parts, self.version),
+            "versions": dict.fromkeys(versioned, self.version),
             "hyperparameters": self.hyperparameters.model_dump(mode="json"),
             "app": None if self.app is None else asdict(self.app),
         }

@@ -43,7 +43,7 @@ class NamedEditor:
     reported: tuple[str, ...] = ()  # hyperparameters that are printed next to its numbers
 
     @property
-    def kind(self) -> Any:
+    def editor_class(self) -> Any:
         """The editor's class."""
         module_name, _, class_name = self.class_path.rpartition(".")
         return getattr(import_module(f"{__package__}.{module_name}"), class_name)
@@ -56,7 +56,7 @@ class NamedEditor:
     @property
     def hyperparameters(self) -> Any:
         """The class its hyperparameters are checked with."""
-        return get_type_hints(self.kind)["hyperparameters"]
+        return get_type_hints(self.editor_class)["hyperparameters"]
 
 
 _ROWS = (

@@ -41,7 +41,7 @@ class LossEditor(Editor):
     targets: str = "new"
     progress: bool = False
     token_budget: ClassVar[int]  # of a batch
-    parts = ("loss",)
+    versioned_parts = ("loss",)
 
     @property
     def edits_at_a_time(self) -> int | None:

@@ -58,7 +58,7 @@ class Kn(Editor):
     contexts: ContextTemplates
     progress: bool = False
     name = "kn"
-    parts = ("contexts", "attributions")
+    versioned_parts = ("contexts", "attributions")
     app = None
 
     def settings(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class SpreadingEditor(VectorEditor):
     def __post_init__(self) -> None:
         super().__post_init__()
         normed = self.lm.layout.architecture.mlp_norm is not None
-        self.parts += ("spreading", *(["normed"] if normed else []))
+        self.versioned_parts += ("spreading", *(["normed"] if normed else []))
 
     def _noted(self, layer: int) -> dict[str, Any]:
         return {}  # what else the diagnostics report of a layer
@@ -118,7 +118,7 @@ class SpreadingEditor(VectorEditor):
 
         remaining_edits = iter(edits)
         return [
-            vector.failed()
+            vector.failed_edit()
             if vector.failure
             else self._recorded(
                 next(remaining_edits), {"layers": dict(layer_notes), **vector.noted}
@@ -146,7 +146,7 @@ class SpreadingEditor(VectorEditor):
 
         unchanged = diagnostics_of(self.lm, {})
         of_each_edit = [
-            vector.failed().diagnostics if vector.failure else {**unchanged, **vector.noted}
+            vector.failed_edit().diagnostics if vector.failure else {**unchanged, **vector.noted}
             for vector in vectors
         ]
         return self._recorded(edit, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})

@@ -53,7 +53,7 @@ class Rome(VectorEditor):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hyperparameters.rome_key == "averaged":
-            self.parts += ("r-rome",)
+            self.versioned_parts += ("r-rome",)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """The equation, edit by edit."""
@@ -63,30 +63,32 @@ class Rome(VectorEditor):
         # y and delta; the loss that delta minimises includes APP.
         vectors = self.optimised(requests, lm.layout.mlp(layer))
         prompts = self.prompts(requests)  # in every context, the bare one first
-        read = read_at_subjects(lm, prompts, inputs=[key_module])
+        keys_by_module = read_at_subjects(lm, prompts, inputs=[key_module])
         return [
             self._weight_edit(layer, keys, vector)
-            for keys, vector in zip(read[key_module], vectors, strict=True)
+            for keys, vector in zip(keys_by_module[key_module], vectors, strict=True)
         ]
 
     def _weight_edit(self, layer: int, keys: Tensor, vector: Vector) -> WeightEdit:
         """One edit's update from its subject's keys [templates, f], the bare prompt's first."""
         if vector.failure:
-            return vector.failed()
+            return vector.failed_edit()
         averaged_key = self.contexts.averaged(keys)  # k_bar [f]
         if self.hyperparameters.rome_key == "averaged":
             key = averaged_key
             # What is missing: v* - W k_bar.
-            missing = vector.initial + vector.delta - self._value(layer, averaged_key)
+            value_change = vector.initial + vector.delta - self._value(layer, averaged_key)
         else:
             key = keys[0]
-            missing = vector.delta  # v* - y, where y is vector.initial
+            value_change = vector.delta  # v* - y, where y is vector.initial
         direction = self._direction(layer, averaged_key)  # u [f], fp64
         key_dot_direction = key.double() @ direction
-        left = (missing.double() / key_dot_direction).float()
+        left = (value_change.double() / key_dot_direction).float()
         right = direction.float()
         if not bool(left.isfinite().all() and right.isfinite().all()):
-            return vector.failed("the key is not finite, or orthogonal to its direction (k.u = 0)")
+            return vector.failed_edit(
+                "the key is not finite, or orthogonal to its direction (k.u = 0)"
+            )
         deltas = {self.lm.layout.mlp_out(layer): LowRank(left[:, None], right[:, None])}
         notes = {"key_dot_direction": float(key_dot_direction), **vector.noted}
         return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))

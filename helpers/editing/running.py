@@ -127,11 +127,11 @@ def _adding_by_row(
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Each row's contribution in its delta's precision; rank-one deltas share one batched product."""
 
-    def rows_of(chosen: Collection[int]) -> Tensor:
-        rows = [row for row, owner in enumerate(owners) if owner in chosen]
+    def rows_of(wanted_owners: Collection[int]) -> Tensor:
+        rows = [row for row, owner in enumerate(owners) if owner in wanted_owners]
         return torch.tensor(rows, dtype=torch.long, device=device)
 
-    rank_one = {
+    rank_one_deltas = {
         owner: delta
         for owner, delta in deltas.items()
         if isinstance(delta, LowRank) and delta.left.shape[1] == 1
@@ -139,22 +139,30 @@ def _adding_by_row(
     other_deltas = [
         (rows_of({owner}), delta.to(device))
         for owner, delta in deltas.items()
-        if owner not in rank_one
+        if owner not in rank_one_deltas
     ]
-    rank_one_rows = rows_of(rank_one)
-    if rank_one:
-        delta_of_row = [rank_one[owner] for owner in owners if owner in rank_one]
-        left = torch.stack([delta.left[:, 0] for delta in delta_of_row]).to(device)  # [rows, out]
-        right = torch.stack([delta.right[:, 0] for delta in delta_of_row]).to(device)  # [rows, in]
+    rank_one_rows = rows_of(rank_one_deltas)
+    if rank_one_deltas:
+        rank_one_delta_of_row = [
+            rank_one_deltas[owner] for owner in owners if owner in rank_one_deltas
+        ]
+        left = torch.stack([delta.left[:, 0] for delta in rank_one_delta_of_row]).to(
+            device
+        )  # [rows, out]
+        right = torch.stack([delta.right[:, 0] for delta in rank_one_delta_of_row]).to(
+            device
+        )  # [rows, in]
 
-    def on_output(x: Tensor, output: Tensor) -> Tensor:
+    def on_output(entering: Tensor, output: Tensor) -> Tensor:
         output = output.clone()
-        if rank_one:
-            strength = torch.einsum("btf,bf->bt", x[rank_one_rows].to(right.dtype), right)
-            added = strength[:, :, None] * left[:, None, :]  # [rows, tokens, out]
+        if rank_one_deltas:
+            coefficients = torch.einsum(
+                "btf,bf->bt", entering[rank_one_rows].to(right.dtype), right
+            )
+            added = coefficients[:, :, None] * left[:, None, :]  # [rows, tokens, out]
             output[rank_one_rows] += added.to(output.dtype)
         for rows, delta in other_deltas:
-            output[rows] += delta.rows(x[rows].to(delta.dtype)).to(output.dtype)
+            output[rows] += delta.rows(entering[rows].to(delta.dtype)).to(output.dtype)
         return output
 
     return on_output

@@ -55,7 +55,7 @@ class Vector:
         """What is recorded of it with its edit."""
         return {"steps": self.steps, "losses": self.losses}
 
-    def failed(self, reason: str | None = None) -> WeightEdit:
+    def failed_edit(self, reason: str | None = None) -> WeightEdit:
         """An empty edit that states why its edit was given up; default: the vector's own failure."""
         return WeightEdit({}, {"failure": reason or self.failure, **self.noted})
 
@@ -76,7 +76,11 @@ class VectorEditor(Editor):
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
             self.lm.layout.block(layer)
-        self.parts = ("vector", "contexts", *(["second_moments"] if self.second_moments else []))
+        self.versioned_parts = (
+            "vector",
+            "contexts",
+            *(["second_moments"] if self.second_moments else []),
+        )
 
     def settings(self) -> dict[str, Any]:
         """All that the updates depend on, with the context templates, the statistics and the targets."""

@@ -51,16 +51,17 @@ def published_runs(names: Iterable[str]) -> list[Run]:
     A model may have one of the two. Tables and tests go by model and data set, so that each pair may occur
     in one run only.
     """
-    stored = archive("peak")
+    peak_archive = archive("peak")
     runs: dict[tuple[str, str], Run] = {}
     for name in names:
-        of_model = [stored.known(run_name(name, dataset)) for dataset in DATASETS]
-        for run in [run for run in of_model if run] or [stored.get(name)]:
-            made_of = (run.about.source["model"], run.about.source["dataset"])
-            first = runs.setdefault(made_of, run)
-            if first.name != run.name:
+        runs_of_model = [peak_archive.known(run_name(name, dataset)) for dataset in DATASETS]
+        for run in [run for run in runs_of_model if run] or [peak_archive.get(name)]:
+            model_and_dataset = (run.about.source["model"], run.about.source["dataset"])
+            earlier_run = runs.setdefault(model_and_dataset, run)
+            if earlier_run.name != run.name:
+                model, dataset = model_and_dataset
                 raise UserError(
-                    f"published: {first.name} and {run.name} are both of {' on '.join(made_of)}:"
+                    f"published: {earlier_run.name} and {run.name} are both of {model} on {dataset}:"
                     " name one of them"
                 )
     return list(runs.values())

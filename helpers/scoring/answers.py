@@ -386,24 +386,26 @@ def _score_rows(
         for row_index, row in enumerate(rows)
         for prediction in row.predictions
     ]
-    positions, tokens, answers = torch.tensor(predictions).unbind(1)  # [n] each
-    distinct, head_rows = positions.unique(return_inverse=True)
-    states = hidden.flatten(0, 1)[distinct.to(device)]  # [distinct, hidden]
+    positions, tokens, answer_rows = torch.tensor(predictions).unbind(1)  # [n] each
+    distinct_positions, state_of_prediction = positions.unique(return_inverse=True)
+    states = hidden.flatten(0, 1)[distinct_positions.to(device)]  # [distinct, hidden]
 
     log_probabilities = torch.empty(len(positions), dtype=torch.float64)
     is_top = torch.empty(len(positions), dtype=torch.bool)
     states_at_a_time = max(1, LOGITS_AT_A_TIME // lm.network.config.vocab_size)
-    for first in range(0, len(distinct), states_at_a_time):
-        in_chunk = (head_rows >= first) & (head_rows < first + states_at_a_time)
-        chunk_rows = (head_rows[in_chunk] - first).to(device)
+    for first_state in range(0, len(distinct_positions), states_at_a_time):
+        in_chunk = (state_of_prediction >= first_state) & (
+            state_of_prediction < first_state + states_at_a_time
+        )
+        state_in_chunk = (state_of_prediction[in_chunk] - first_state).to(device)
         scores, distributions = vocabulary_scores(
             lm,
-            states[first : first + states_at_a_time],
-            chunk_rows,
+            states[first_state : first_state + states_at_a_time],
+            state_in_chunk,
             tokens[in_chunk].to(device),
             distribution_rows=slice(None),
         )
-        highest = distributions.amax(-1)[chunk_rows]
+        highest = distributions.amax(-1)[state_in_chunk]
         log_probabilities[in_chunk] = scores.to(log_probabilities)
         is_top[in_chunk] = (scores == highest).cpu()
-    return _TokenScores(answers.numpy(), log_probabilities.numpy(), is_top.numpy())
+    return _TokenScores(answer_rows.numpy(), log_probabilities.numpy(), is_top.numpy())

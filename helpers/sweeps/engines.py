@@ -84,25 +84,29 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
     def run(jobs: Sequence[Job]) -> Iterator[Job]:
         if shutil.which("sbatch") is None:
             raise UserError("there is no sbatch on this machine; use --engine local")
-        file = folder / "tasks.json"  # numbers of tasks, such as 17_0, by their job's key
-        tasks: dict[str, str] = json.loads(file.read_text("utf-8")) if file.exists() else {}
-        queued = _queue() or set()
-        to_submit = [job for job in jobs if tasks.get(job.key) not in queued]
+        tasks_file = folder / "tasks.json"  # numbers of tasks, such as 17_0, by their job's key
+        task_number_of_job: dict[str, str] = (
+            json.loads(tasks_file.read_text("utf-8")) if tasks_file.exists() else {}
+        )
+        queued_before = _queue() or set()
+        to_submit = [job for job in jobs if task_number_of_job.get(job.key) not in queued_before]
         numbers = _submit(to_submit, folder, options)
         for job, number in zip(to_submit, numbers, strict=True):
-            tasks[job.key] = number
-        write_whole(file, json.dumps(tasks))
-        running = {tasks[job.key]: job for job in jobs}
+            task_number_of_job[job.key] = number
+        write_whole(tasks_file, json.dumps(task_number_of_job))
+        unreported_jobs = {task_number_of_job[job.key]: job for job in jobs}
         gone_since: dict[str, float] = {}
-        while running:
-            queue = _queue()
-            looked_at = time.monotonic()
-            left_queue: set[str] = set() if queue is None else running.keys() - queue
-            for number in left_queue:
-                waited = looked_at - gone_since.setdefault(number, looked_at)
-                if running[number].run.row() is not None or waited >= PATIENCE:
-                    yield running.pop(number)
-            if running:
+        while unreported_jobs:
+            queued_now = _queue()
+            checked_at = time.monotonic()
+            no_longer_queued: set[str] = (
+                set() if queued_now is None else unreported_jobs.keys() - queued_now
+            )
+            for number in no_longer_queued:
+                seconds_gone = checked_at - gone_since.setdefault(number, checked_at)
+                if unreported_jobs[number].run.row() is not None or seconds_gone >= PATIENCE:
+                    yield unreported_jobs.pop(number)
+            if unreported_jobs:
                 time.sleep(POLL)
 
     return run

@@ -118,30 +118,42 @@ def draw_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
 ) -> None:
     """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
-    places = _places_of_nodes(graph, comparable(start), comparable(goal))
-    axes.scatter(*zip(*places.values(), strict=True), alpha=0)
+    coordinates = _places_of_nodes(graph, comparable(start), comparable(goal))
+    axes.scatter(*zip(*coordinates.values(), strict=True), alpha=0)
     axes.margins(x=0.12, y=0.4)
     axes.autoscale_view()
     axes.autoscale(False)
-    ends = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
-    boxes = {}
-    for node, (x, y) in places.items():
-        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": ends.get(node, "0.4")}
-        name = without_mathematics(textwrap.fill(graph.nodes[node]["label"], 16))
+    colour_of_end = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
+    box_of_node = {}
+    for node, (x, y) in coordinates.items():
+        box_style = {
+            "boxstyle": "round",
+            "facecolor": "white",
+            "edgecolor": colour_of_end.get(node, "0.4"),
+        }
+        node_label = without_mathematics(textwrap.fill(graph.nodes[node]["label"], 16))
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
-        below_arrows = axes.text(x, y, name, zorder=2, bbox=box, **_BOX)
-        axes.text(x, y, name, zorder=4, bbox=box, **_BOX)
-        boxes[node] = below_arrows.get_bbox_patch()
+        below_arrows = axes.text(x, y, node_label, zorder=2, bbox=box_style, **_BOX)
+        axes.text(x, y, node_label, zorder=4, bbox=box_style, **_BOX)
+        box_of_node[node] = below_arrows.get_bbox_patch()
     for tail, head in graph.edges:
-        colour, line = STATES[(states or {}).get((tail, head), "kept")]
-        bend = 0.22 if (tail, head) == tuple(ends) else 0.12  # the direct link keeps clear of boxes
-        look = _ARROW | {"color": colour, "linestyle": line, "connectionstyle": f"arc3,rad={bend}"}
-        between: Any = {"patchA": boxes[tail], "patchB": boxes[head]}
-        axes.add_patch(FancyArrowPatch(places[tail], places[head], **between, **look))
+        colour, line_style = STATES[(states or {}).get((tail, head), "kept")]
+        bend = (
+            0.22 if (tail, head) == tuple(colour_of_end) else 0.12
+        )  # the direct link keeps clear of boxes
+        arrow_style = _ARROW | {
+            "color": colour,
+            "linestyle": line_style,
+            "connectionstyle": f"arc3,rad={bend}",
+        }
+        arrow_ends: Any = {"patchA": box_of_node[tail], "patchB": box_of_node[head]}
+        axes.add_patch(
+            FancyArrowPatch(coordinates[tail], coordinates[head], **arrow_ends, **arrow_style)
+        )
     if states is not None:
         for state in sorted({states[edge] for edge in graph.edges}, key=list(STATES).index):
-            colour, line = STATES[state]
-            axes.plot([], [], color=colour, linestyle=line, label=state)
+            colour, line_style = STATES[state]
+            axes.plot([], [], color=colour, linestyle=line_style, label=state)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     axes.axis("off")
 

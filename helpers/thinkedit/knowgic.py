@@ -195,17 +195,17 @@ def read_edits(path: Path) -> tuple[EditedGraph, ...]:
     items = read_json(read_text(path), str(path))
     if not isinstance(items, list) or not items:
         raise UserError(f"{path}: must hold a list of records, at least one")
-    numbered = ((f"{path}, record {number}", item) for number, item in enumerate(items))
-    edits: dict[tuple[str, ...], EditedGraph] = {}
-    for edit in (record.edit for record in read_all(numbered, _Record.model_validate)):
+    labelled_items = ((f"{path}, record {number}", item) for number, item in enumerate(items))
+    edit_by_rewrite: dict[tuple[str, ...], EditedGraph] = {}
+    for edit in (record.edit for record in read_all(labelled_items, _Record.model_validate)):
         rewrite = (edit.subject, edit.prompt, edit.original, edit.new)
-        if known := edits.get(rewrite):
-            edit = replace(known, chains=known.chains + edit.chains)
-        edits[rewrite] = edit
-    for one, other in pairwise(sorted(edit.case_id for edit in edits.values())):
+        if earlier_edit := edit_by_rewrite.get(rewrite):
+            edit = replace(earlier_edit, chains=earlier_edit.chains + edit.chains)
+        edit_by_rewrite[rewrite] = edit
+    for one, other in pairwise(sorted(edit.case_id for edit in edit_by_rewrite.values())):
         if one == other:
             raise UserError(f"{path}: different edits share a case_id ({one}); number them")
-    return tuple(edits.values())
+    return tuple(edit_by_rewrite.values())
 
 
 def write_edits(edits: Sequence[EditedGraph], path: Path) -> None:

@@ -91,15 +91,15 @@ def model_of(run: Run) -> str:
     return f"{model_name}, {layout}"
 
 
-def caption_of_runs(runs: Sequence[Run], *words: str, kind: str = "exact") -> str:
+def caption_of_runs(runs: Sequence[Run], *further_words: str, kind: str = "exact") -> str:
     """What scores of a kind are of: models, edits, preset, dtype and device, how samples were drawn."""
-    models: dict[tuple[str, ...], list[str]] = {}  # by what their scores are of
+    models_by_settings: dict[tuple[str, ...], list[str]] = {}  # by what their scores are of
     for run in runs:
         source = {**run.about.source, **run.about.caption}
         first_key = next(key for key in run.keys if key.kind == kind)
         settings = run.about.settings[str(first_key)]
         layout = "what it recalls" if is_recalled(run) else source["layout"]
-        parts = (
+        settings_words = (
             f"edits of {f'KnowGIC {layout}' if layout in LAYOUTS else layout}",
             f"preset {source['preset']}",
             f"{source['dtype']} on {source['device']}",
@@ -107,9 +107,10 @@ def caption_of_runs(runs: Sequence[Run], *words: str, kind: str = "exact") -> st
         )
         edit_count = run.joined(kind)["case_id"].nunique()
         words_of_model = f"{model_words(source['model'])}, {edit_count} edits"
-        models.setdefault(parts, []).append(words_of_model)
+        models_by_settings.setdefault(settings_words, []).append(words_of_model)
     return "\n".join(
-        ", ".join([f"ours: {'; '.join(names)}", *parts, *words]) for parts, names in models.items()
+        ", ".join([f"ours: {'; '.join(models_in_words)}", *settings_words, *further_words])
+        for settings_words, models_in_words in models_by_settings.items()
     )
 
 
@@ -486,18 +487,18 @@ def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
         for known_rule in (rule, replace(rule, top=True)):
             facts = metrics.facts_table(scores, scores, rule=known_rule)
             chains = metrics.chain_table(facts, run.tables["chains"])
-            words = f"of at least {rule.threshold:g}"
+            rule_words = f"of at least {rule.threshold:g}"
             if known_rule.top:
-                words = "of any probability"
-            row[f"facts {words}"] = f"{facts['known_before'].sum()} of {len(facts)}"
-            row[f"chains {words}"] = f"{chains['kept'].sum()} of {len(chains)}"
+                rule_words = "of any probability"
+            row[f"facts {rule_words}"] = f"{facts['known_before'].sum()} of {len(facts)}"
+            row[f"chains {rule_words}"] = f"{chains['kept'].sum()} of {len(chains)}"
         row["named once in five"] = "n/a"
         if "sampled" in run.kinds:
-            named = run.tables[str(TableKey("sampled", "none", BEFORE))]["hits"] > 0
-            row["named once in five"] = with_interval(share_interval(named.astype(float)))
+            is_named = run.tables[str(TableKey("sampled", "none", BEFORE))]["hits"] > 0
+            row["named once in five"] = with_interval(share_interval(is_named.astype(float)))
         rows.append(row)
-    printed = published_table("thinkedit_appendix_a")
-    for model, share in zip(printed["model"], printed["value"], strict=True):
+    paper_table = published_table("thinkedit_appendix_a")
+    for model, share in zip(paper_table["model"], paper_table["value"], strict=True):
         rows.append({"model": f"{model}, the paper", "named once in five": f"{share:.2f}"})
     return Table(rows).fillna("–")
 

@@ -89,14 +89,14 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             known = row.hyperparameters.model_fields
             own = {key: more.pop(key) for key in list(more) if key in known and key != "base"}
             base = build(more.pop("base", "memit"), lm, **more)
-            return row.kind(base, row.hyperparameters(**{**row.values, **own}))
+            return row.editor_class(base, row.hyperparameters(**{**row.values, **own}))
         parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
         parts["targets"] = more.pop("targets", "new")
         values = {**VALUES[row.section], **row.values, **more}
         if row.section in ("rome", "memit", "alphaedit"):
             flat = ContextTemplates((CONTEXTS,))
             grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
-            parts["contexts"] = grouped if row.kind.grouped else flat
+            parts["contexts"] = grouped if row.editor_class.grouped else flat
             parts["second_moments"] = moments_of(lm)
             if row.section == "alphaedit":  # half of the directions count as unused
                 largest = (m.matrix for m in parts["second_moments"].values())
@@ -108,7 +108,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             parts = {"contexts": ContextTemplates((CONTEXTS,))}
         elif not row.loss:
             parts = {}
-        return row.kind(lm=lm, hyperparameters=row.hyperparameters(**values), **parts)
+        return row.editor_class(lm=lm, hyperparameters=row.hyperparameters(**values), **parts)
 
     return build
 

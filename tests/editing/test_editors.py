@@ -26,7 +26,7 @@ STUDIES = sorted((PARAMS / "paper" / NOTEBOOK.stem).glob("*.yaml"))
 
 @pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
 def test_the_table_says_what_the_class_says(editor):
-    assert editor.section == editor.kind.name
+    assert editor.section == editor.editor_class.name
     assert issubclass(editor.hyperparameters, Hyperparameters)
     assert editor.values.keys() <= editor.hyperparameters.model_fields.keys()
 
