@@ -28,7 +28,6 @@ myst_update_mathjax = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["lm_eval"]  # an optional extra
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 suppress_warnings = ["ref.python"]  # a class's name in "Raises" may exist in two modules

@@ -143,7 +143,7 @@ def test_what_has_no_adapter_is_refused_before_anything_is_written(tiny, tmp_pat
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (ContextEdit("So it is. "), "takes an edit of weights, and a context edit changes none"),
+        (ContextEdit("So it is. "), "takes an edit of weights alone, not a context edit"),
         (WeightEdit({}), "changes no weight"),
         (WeightEdit({"nowhere": LowRank(normal(2, 1), normal(3, 1))}), "made for another model"),
     ],

@@ -164,7 +164,7 @@ def test_a_context_edit_is_its_text_before_the_request(tiny):
 def test_memories_and_gates_see_the_requests_context(tiny):
     lm = tiny("llama")
     statement = "The sea is made of glass"
-    memory = MemoryEdit((statement,), threshold=0.1, k=1)
+    memory = MemoryEdit((statement,), ("The sea",), threshold=0.1, k=1)
     pairs = requests("loglikelihood", ("the glass sea", " is blue"), ("Ada lives", " here"))
     texts = ["Imagine that The sea is made of glass.\nthe glass sea", "Ada lives"]
     written = requests("loglikelihood", (texts[0], " is blue"), (texts[1], " here"))
@@ -174,7 +174,7 @@ def test_memories_and_gates_see_the_requests_context(tiny):
         atol=1e-4,
     )
     hidden = MemoryEdit(
-        (statement,), 0.1, 1, keys=torch.ones(1, 32), center=torch.zeros(32), layer=1
+        (statement,), ("The sea",), 0.1, 1, keys=torch.ones(1, 32), center=torch.zeros(32), layer=1
     )
     whole = requests("loglikelihood_rolling", ("the sea is blue",))
     assert EditedModel(lm, hidden).loglikelihood_rolling(whole) == EditedModel(
