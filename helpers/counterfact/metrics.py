@@ -24,7 +24,7 @@ ROLES = {"edit": "E", "paraphrase": "P", "neighbourhood": "N"}
 KINDS: dict[str, Kind] = {"S": "share", "M": "number"}  # by the end of a metric's name
 
 
-def metrics_table(scores: pd.DataFrame, moment: str = "after") -> pd.DataFrame:
+def counterfact_metrics(scores: pd.DataFrame, moment: str = "after") -> pd.DataFrame:
     """ES to NM of each record (index case_id and relation) ``before`` or ``after`` its edit, as fractions."""
     log_mean = scores[f"sum_{moment}"].astype(float) / scores["tokens"]
     keys = ["case_id", "role", "prompt_index"]
@@ -49,15 +49,15 @@ def score(by_record: pd.DataFrame) -> float:
 
 
 def metrics_of(run: Run) -> dict[str, pd.DataFrame]:
-    """``metrics_table`` of the unedited model and of each method of a published run."""
+    """``counterfact_metrics`` of the unedited model and of each method of a published run."""
     relations = {int(key): value for key, value in run.about.caption["relations"].items()}
     scores = {}
     for name, table in run.tables.items():
         scores[name] = table.assign(relation=table["case_id"].map(relations))
     every = pd.concat(scores.values(), ignore_index=True)
     unedited = every.drop_duplicates(["case_id", "role", "prompt_index", "list"])
-    methods = {name: metrics_table(table) for name, table in scores.items()}
-    return {"unedited": metrics_table(unedited, "before"), **methods}
+    methods = {name: counterfact_metrics(table) for name, table in scores.items()}
+    return {"unedited": counterfact_metrics(unedited, "before"), **methods}
 
 
 def counterfact_table(run: Run) -> ShownTable:

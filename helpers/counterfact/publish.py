@@ -11,7 +11,7 @@ import pandas as pd
 
 from helpers.counterfact.records import CounterFactRecord, read_records
 from helpers.fetch import locate, official_files
-from helpers.results.benchmark import publication_of
+from helpers.results.benchmark import benchmark_publication
 from helpers.results.evaluation import Asked, Benchmark
 from helpers.results.publish import Publication
 from helpers.scoring.answers import Question
@@ -19,7 +19,7 @@ from helpers.scoring.answers import Question
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Every method of the parameters on the first records of the data set that they name."""
-    return publication_of(benchmark_of(params), params)
+    return benchmark_publication(benchmark_of(params), params)
 
 
 def benchmark_of(params: Mapping[str, Any]) -> Benchmark[CounterFactRecord]:
@@ -33,13 +33,13 @@ def benchmark_of(params: Mapping[str, Any]) -> Benchmark[CounterFactRecord]:
         path=str(path),
         cases=read_records(path, params["records"]),
         request=attrgetter("request"),
-        questions=questions,
+        questions=counterfact_questions,
         relation=attrgetter("relation"),
         content=asdict,
     )
 
 
-def questions(record: CounterFactRecord) -> Asked:
+def counterfact_questions(record: CounterFactRecord) -> Asked:
     """The new and the true answer at every prompt of a record, and the key of each."""
     prompts = [("edit", 0, record.request.text)]
     prompts += [("paraphrase", i, prompt) for i, prompt in enumerate(record.paraphrases)]

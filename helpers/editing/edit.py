@@ -29,7 +29,7 @@ from helpers.paths import written_whole
 # Module in this folder and class, by kind. A class is imported when an edit of its kind is loaded.
 KINDS = {
     "weights": "weight_edit.WeightEdit",
-    "chain": "edit.Chain",
+    "chain": "edit.EditChain",
     "context": "in_context.ContextEdit",
     "memory": "memory.MemoryEdit",
     "codebook": "grace.Codebook",
@@ -85,7 +85,7 @@ class Edit(ABC):
 
     def then(self, later: Edit) -> Edit:
         """This edit and a later one together."""
-        return Chain((*parts_of(self), *parts_of(later)), later.diagnostics)
+        return EditChain((*chain_parts(self), *chain_parts(later)), later.diagnostics)
 
     def with_diagnostics(self, diagnostics: Mapping[str, Any]) -> Self:
         """The same edit with other records of how it was made."""
@@ -153,7 +153,7 @@ def _made(
 
 
 @dataclass(frozen=True)
-class Chain(Edit):
+class EditChain(Edit):
     """Edits of several kinds, one after the other.
 
     Each puts its text before the bare prompt; gates see the prompt with all of these texts before it.
@@ -191,9 +191,9 @@ class Chain(Edit):
         for part in self.parts:
             part.check(lm)
 
-    def to(self, device: str | torch.device) -> Chain:
+    def to(self, device: str | torch.device) -> EditChain:
         """A copy on another device."""
-        return Chain(tuple(part.to(device) for part in self.parts), self.diagnostics)
+        return EditChain(tuple(part.to(device) for part in self.parts), self.diagnostics)
 
     def contents(self) -> tuple[dict[str, Tensor], Any]:
         """The parts' tensors, named by their numbers, and the parts' kinds, fields and diagnostics."""
@@ -222,6 +222,6 @@ class Chain(Edit):
         return cls(tuple(parts), diagnostics)
 
 
-def parts_of(edit: Edit) -> tuple[Edit, ...]:
+def chain_parts(edit: Edit) -> tuple[Edit, ...]:
     """A chain's parts, or the edit itself."""
-    return edit.parts if isinstance(edit, Chain) else (edit,)
+    return edit.parts if isinstance(edit, EditChain) else (edit,)

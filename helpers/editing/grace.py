@@ -227,14 +227,14 @@ class Grace(Editor):
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
         """A codebook of one entry for each request."""
         rows = self._rows(requests)
-        found = made_in_batches(
+        values = made_in_batches(
             [int(row.active().sum()) for row in rows],
             tokens_at_once(self.lm, 2048, gradients=True),
             lambda row_indices: self._values([rows[i] for i in row_indices]),
             activity="optimising" if self.progress else "",
         )
         edits: list[Edit] = []
-        for row, value in zip(rows, found, strict=True):
+        for row, value in zip(rows, values, strict=True):
             if value.failure:
                 edits.append(WeightEdit({}, value.diagnostics))
                 continue
@@ -293,23 +293,23 @@ class Grace(Editor):
         """A value for each row, optimised together; each by itself, whatever the others are."""
         settings = self.hyperparameters
         batch = EditBatch(self.lm, rows, self.layer)
-        values = _PutValues(batch, self.module_name)
+        put_values = _PutValues(batch, self.module_name)
         with torch.no_grad():
-            batch.read(values.hidden())  # as it is without an edit
+            batch.read(put_values.hidden())  # as it is without an edit
         if settings.value == "cold":
-            values.begin(torch.stack([self._random(row) for row in rows]))
-        adam = torch.optim.Adam([values.value], lr=settings.lr)
-        found = [_Value(key) for key in values.keys]
+            put_values.begin(torch.stack([self._random(row) for row in rows]))
+        adam = torch.optim.Adam([put_values.value], lr=settings.lr)
+        values_of_rows = [_Value(key) for key in put_values.keys]
         for _ in range(settings.num_steps):
-            loss = batch.read(values.hidden()).nll  # [rows]
-            for value, nll in zip(found, loss.tolist(), strict=True):
+            loss = batch.read(put_values.hidden()).nll  # [rows]
+            for value, nll in zip(values_of_rows, loss.tolist(), strict=True):
                 value.note({"nll": nll})
             adam.zero_grad()
             loss.nan_to_num().sum().backward()
             adam.step()
-        for value, vector in zip(found, values.value.detach(), strict=True):
+        for value, vector in zip(values_of_rows, put_values.value.detach(), strict=True):
             value.vector = vector.clone()
-        return found
+        return values_of_rows
 
     def _random(self, row: EditRow) -> Tensor:
         """Uniform numbers in [0, 1), from the request alone: the batch has no influence."""

@@ -71,15 +71,17 @@ class MemoryEdit(Edit):
 
     def found(self, lm: LanguageModel, prompts: Sequence[str]) -> list[list[int]]:
         """For each prompt the statements put before it, the best one last; none before an empty one."""
-        found: list[list[int]] = [[] for _ in prompts]
+        statements_of_prompts: list[list[int]] = [[] for _ in prompts]
         with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
         if not with_words:
-            return found
+            return statements_of_prompts
         scores = self.scores(lm, [prompts[number] for number in with_words])
         for number, of_prompt in zip(with_words, scores, strict=True):
             nearest = sorted(range(len(of_prompt)), key=lambda i: (-of_prompt[i], i))[: self.k]
-            found[number] = [i for i in reversed(nearest) if of_prompt[i] > self.threshold]
-        return found
+            statements_of_prompts[number] = [
+                i for i in reversed(nearest) if of_prompt[i] > self.threshold
+            ]
+        return statements_of_prompts
 
     def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
         """The statements found for each prompt."""

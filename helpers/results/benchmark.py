@@ -19,7 +19,7 @@ from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
 
 
-def publication_of(benchmark: Benchmark[Case], params: Mapping[str, Any]) -> Publication:
+def benchmark_publication(benchmark: Benchmark[Case], params: Mapping[str, Any]) -> Publication:
     """Every method of the parameters on every case of a benchmark, by the model that they name."""
     lm = models.load(params["model"], dtype=params["dtype"], device=params["device"])
     store = ResultsStore(REPOSITORY / params["results"])
@@ -27,7 +27,7 @@ def publication_of(benchmark: Benchmark[Case], params: Mapping[str, Any]) -> Pub
     parts = []
     for method, editor in build_editors(params["methods"], lm, **editor_options).items():
         evaluation = Evaluation(lm, benchmark, store, editor, progress=True)
-        parts.append(scored_part(method_label(method), evaluation))
+        parts.append(evaluation_part(method_label(method), evaluation))
     caption = {
         "records": len(benchmark.cases),
         "relations": {case.case_id: benchmark.relation(case) for case in benchmark.cases},
@@ -37,7 +37,7 @@ def publication_of(benchmark: Benchmark[Case], params: Mapping[str, Any]) -> Pub
     return Publication(run_name(lm.name, benchmark.data["dataset"]), about, parts)
 
 
-def scored_part(name: str, evaluation: Evaluation[Case]) -> Part:
+def evaluation_part(name: str, evaluation: Evaluation[Case]) -> Part:
     """Scores before and after each case's own edit."""
 
     def table(*, stored_only: bool = False) -> pd.DataFrame:

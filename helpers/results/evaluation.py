@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -19,19 +19,9 @@ from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
-from helpers.records import read_all
+from helpers.records import Numbered, read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable
 from helpers.scoring.answers import Question, score_answers, tokenised
-
-
-class Numbered(Protocol):
-    """A case, or any record with a number of its own."""
-
-    @property
-    def case_id(self) -> int:
-        """Its number, by which tables name it."""
-        ...
-
 
 Case = TypeVar("Case", bound=Numbered)
 Asked = tuple[

@@ -256,17 +256,17 @@ def _asked(
 ) -> list[_Asked]:
     """The questions' token ids, each prompt with the text that its edit puts before it."""
     prefixes = prefixes_of(lm, edits, owners, [question.prompt for question in questions])
-    without_prefixes = with_prefixes = tokenised(lm, questions)
+    bare_ids = prefixed_ids = tokenised(lm, questions)
     if any(prefixes):
         prefixed_questions = [
             Question(prefix + question.prompt, question.answers)
             for prefix, question in zip(prefixes, questions, strict=True)
         ]
-        with_prefixes = tokenised(lm, prefixed_questions)
+        prefixed_ids = tokenised(lm, prefixed_questions)
     is_gated = [edit.is_gated for edit in edits]
     asked = []
-    for number, (prompt, answers) in enumerate(with_prefixes):
-        bare_prompt, _ = without_prefixes[number]
+    for number, (prompt, answers) in enumerate(prefixed_ids):
+        bare_prompt, _ = bare_ids[number]
         owner = owners[number]
         asked.append(
             _Asked(

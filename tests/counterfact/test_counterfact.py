@@ -11,11 +11,11 @@ import pytest
 
 from helpers import UserError
 from helpers.counterfact import publish
-from helpers.counterfact.metrics import counterfact_table, metrics_table, paper_table, score
+from helpers.counterfact.metrics import counterfact_metrics, counterfact_table, paper_table, score
 from helpers.counterfact.records import read_records
 from helpers.editing.in_context import InContext, InContextHyperparameters
 from helpers.results.archive import About, Archive
-from helpers.results.benchmark import scored_part
+from helpers.results.benchmark import evaluation_part
 from helpers.results.evaluation import Evaluation
 from helpers.results.publish import Publication, publish_parts
 from helpers.results.store import ResultsStore
@@ -121,7 +121,7 @@ SECOND = [
 def test_metrics_by_hand():
     """An answer's probability is the geometric mean over its tokens: sums alone would turn P(new) round."""
     scores = pd.concat([long_table(4, "P1", FIRST), long_table(7, "P2", SECOND)])
-    table = metrics_table(scores)
+    table = counterfact_metrics(scores)
     assert table.index.names == ["case_id", "relation"]
     #        ES   EM   PS   PM     NS   NM
     first = [1.0, 0.3, 0.5, 0.05, 0.5, 0.125]
@@ -130,7 +130,7 @@ def test_metrics_by_hand():
     np.testing.assert_allclose(table.to_numpy(), [first, second], atol=1e-12)
     # S of means ES 1/2, PS 3/4, NS 3/4: 3 / (2 + 4/3 + 4/3) = 9/14
     assert score(table) == pytest.approx(9 / 14)
-    before = metrics_table(scores, "before")  # equal probabilities: nothing succeeds
+    before = counterfact_metrics(scores, "before")  # equal probabilities: nothing succeeds
     assert (before == 0).all(axis=None)
     assert score(before) == 0
 
@@ -155,7 +155,7 @@ def test_a_run_is_published_resumed_and_shown(benchmark, tiny, tmp_path, monkeyp
     archive = Archive(tmp_path / "archive")
     relations = {case.case_id: benchmark.relation(case) for case in benchmark.cases}
     about = About(evaluation.source, caption={"relations": relations})
-    parts = [scored_part("In context", evaluation)]
+    parts = [evaluation_part("In context", evaluation)]
     path = publish_parts(Publication("mine", about, parts), archive)
     assert evaluation.missing() == []
     monkeypatch.setattr("helpers.results.evaluation.score_answers", None)  # would fail

@@ -17,7 +17,7 @@ from helpers.editing.demonstrations import (
     demonstration_records,
     records_without,
 )
-from helpers.editing.edit import Chain, Edit, EditError
+from helpers.editing.edit import Edit, EditChain, EditError
 from helpers.editing.grace import Codebook, Entry, Grace, NearestKey, with_entry
 from helpers.editing.in_context import ContextEdit
 from helpers.editing.interventions import Gate, LowRank
@@ -346,7 +346,7 @@ def test_a_chain_is_saved_with_its_parts(tiny, make_editor, requests, tmp_path) 
     lm = tiny("llama")
     (grace,) = make_editor("grace", lm).edit(requests[:1])
     chain = mixed_edits(lm)[0].then(ContextEdit("It is so.\n")).then(grace)
-    assert isinstance(chain, Chain)
+    assert isinstance(chain, EditChain)
     assert len(chain.parts) == 3
     chain.save(tmp_path / "chain.safetensors")
     again = Edit.load(tmp_path / "chain.safetensors")
