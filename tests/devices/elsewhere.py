@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from helpers.editing import update
+from helpers.editing import weight_edit
 
 _setup_privateuseone_for_python_backend("elsewhere")
 DEVICE = torch.device("elsewhere:0")
@@ -110,4 +110,7 @@ def _made(*args: Any, device: Any = None, **kwargs: Any) -> Tensor:
 _library = torch.library.Library("_", "IMPL")
 _library.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
 torch.tensor = _made
-update.PLAIN = (*update.PLAIN, Elsewhere)  # a GPU's tensors are plain ones, this device's are not
+weight_edit.PLAIN = (
+    *weight_edit.PLAIN,
+    Elsewhere,
+)  # a GPU's tensors are plain ones, this device's are not
