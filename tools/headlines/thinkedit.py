@@ -33,8 +33,8 @@ def headlines() -> list[Headline]:
             "06",
             "Most of MEMIT's edits leave no chain to the old fact, but they also erase most other facts"
             " about the edited subject",
-            "IFR is the part of the old fact that is left along its chains, here the mean over edits, each"
-            f" made alone and counted as 1 at most. It is {means['IFR']} on SmolLM2, Gemma and"
+            "IFR is the part of the old fact that is left along its chains. Here it is the mean over edits,"
+            f" each made alone and counted as 1 at most. It is {means['IFR']} on SmolLM2, Gemma and"
             f" Qwen2.5-Coder (n = {counts['IFR']} edits). Of the *other* facts about the edited subject"
             f" {means[OWN]} of the probability is left (n = {counts[OWN]}). CKP does not measure this"
             f" loss, because it counts facts about other subjects ({means['CKP']}; n = {counts['CKP']})."
