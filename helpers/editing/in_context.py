@@ -124,6 +124,7 @@ class Ike(ContextEditor):
     lm: LanguageModel
     hyperparameters: IkeHyperparameters
     name = "ike"
+    version = 2  # records are left out by whole words
 
     def settings(self) -> dict[str, Any]:
         """Also which records the demonstrations are from."""

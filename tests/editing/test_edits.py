@@ -17,6 +17,7 @@ from helpers.editing.build import build_editor
 from helpers.editing.demonstrations import (
     background_prompts,
     demonstration_records,
+    names_one,
     records_without,
 )
 from helpers.editing.edit import Edit, EditChain, EditError
@@ -521,6 +522,18 @@ def test_demonstrations_name_nothing_that_is_asked(tiny, make_editor) -> None:
     assert statement == f"New Fact: {request.text} Kosovo\nPrompt: "
     copies = sum(text.count(text.split("\nPrompt: ")[1]) == 2 for text in demonstrations)
     assert copies == 1  # of eight: one copy, three updates, four of other facts
+
+
+def test_a_name_inside_a_word_is_not_named() -> None:
+    texts = ["The capital of Guinea-Bissau is", "Côte d\u2019Ivoire also lies by the sea"]
+    named = ["Guinea", "guinea bissau", "Bissau is", "CÔTE D'IVOIRE", "sea"]
+    assert all(names_one(texts, [name]) for name in named)
+    assert not names_one(texts, ["a", "Al", "Guin", "capital is", "Ivo", ""])
+    short = EditRequest("Al", "{} lives in", "Ro", ("e",))
+    assert len(records_without(short)) > len(demonstration_records()) / 2
+    assert background_prompts(["Al", "a name that no prompt has"])
+    assert len(background_prompts(["i"])) == 100
+    assert not any("Al" in prompt.split() for prompt in background_prompts(["Al"]))
 
 
 def test_too_many_demonstrations_are_refused(tiny, make_editor, requests) -> None:
