@@ -108,10 +108,12 @@ def background_prompts(subjects: Sequence[str] = ()) -> list[str]:
         for prompt, _ in record.others
         if not names_one([prompt], subjects)
     )
-    inside_words_last = sorted(
-        prompts, key=lambda prompt: any(name in comparable(prompt) for name in names)
-    )
-    return inside_words_last[:BACKGROUND]
+
+    def has_one_inside(prompt: str) -> bool:
+        text = comparable(prompt)
+        return any(name in text for name in names)
+
+    return sorted(prompts, key=has_one_inside)[:BACKGROUND]
 
 
 def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:
