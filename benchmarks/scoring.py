@@ -104,9 +104,9 @@ def under_edits(lm: LanguageModel, records: Sequence[PeakRecord], count: int) ->
         "unedited": scoring(None, None),
         "in-context": scoring(statements, owners),
         f"memory-bm25, {len(requests)} statements": scoring([memory], of_all),
-        "its look-ups": partial(memory.prefixes, lm, prompts),
+        "memory-bm25, look-ups alone": partial(memory.prefixes, lm, prompts),
         f"grace, {STORED} keys": scoring([codebook], of_all),
-        "its look-ups ": partial(codebook.gate.decide, queries),
+        "grace, look-ups alone": partial(codebook.gate.decide, queries),
     }
     score_answers(lm, questions[:1])  # untimed: it loads kernels
     rows = []
