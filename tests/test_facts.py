@@ -485,3 +485,16 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         code = code.replace('preset="tuned"', 'preset="generic", corpus="self-8x16"')
         exec(compile(code, page, "exec", dont_inherit=True), namespace)
     assert len(namespace["result"].table) >= 1  # type: ignore[attr-defined]
+    if "adapted" in namespace:  # the adapter on the unedited model is the model that was written
+        ids = namespace["inputs"]["input_ids"]  # type: ignore[index]
+        with torch.no_grad():
+            adapted = namespace["adapted"](input_ids=ids).logits  # type: ignore[operator]
+            written = namespace["edited"].network(input_ids=ids).logits  # type: ignore[attr-defined]
+            with namespace["adapted"].disable_adapter():  # type: ignore[attr-defined]
+                base = namespace["adapted"](input_ids=ids).logits  # type: ignore[operator]
+        torch.testing.assert_close(adapted, written, atol=1e-4, rtol=1e-4)
+        assert (adapted - base).abs().max() > 1e-3
+    if page.startswith("docs"):
+        pages_extras = {"peft": "adapted", "lm_eval": "results"}
+        for package, name in pages_extras.items():
+            assert (name in namespace) == (find_spec(package) is not None)

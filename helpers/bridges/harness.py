@@ -22,7 +22,7 @@ from typing import Any
 from helpers import UserError
 from helpers.editing.edit import Edit
 from helpers.models import LanguageModel, load
-from helpers.models.tokens import Ids
+from helpers.models.tokens import Ids, TokenError
 from helpers.scoring.answers import score_continuations, with_prefixes
 from helpers.scoring.responses import Sampling, continue_tokens
 
@@ -142,6 +142,11 @@ class EditedModel(TemplateLM):
         """Log-likelihoods of whole texts, in windows as long as the model's context."""
         beginning = (self.prefix_token_id,)
         window_length = self._room([beginning])[beginning]
+        if window_length < 1:
+            raise TokenError(
+                f"what the edit puts before every prompt fills the context of {self.lm.context_length}"
+                " tokens, and no text fits behind it: shorten it"
+            )
         windows: list[tuple[None, list[int], list[int]]] = []
         window_counts = []
         for request in requests:

@@ -1,8 +1,8 @@
 """Packaged facts as demonstrations for editing in context, and as prompts that no edit is about.
 
 They are the records of PEAK-mini-CF, each with paraphrases and with prompts of other facts. For an edit those
-are left out that name its subject, its new answer or one of its known answers, so that nothing which is
-asked later can be read in a demonstration.
+are left out that name its subject, its new answer or one of its known answers, in whole words, so that
+nothing which is asked later can be read in a demonstration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from helpers import UserError
 from helpers.editing.request import EditRequest
-from helpers.editing.retrieval import Bm25
+from helpers.editing.retrieval import Bm25, words
 from helpers.kept import file_digest
 from helpers.paths import PACKAGED
 from helpers.records import comparable, read_json, read_text
@@ -37,11 +37,11 @@ class DemonstrationRecord:
         """The new fact."""
         return f"{self.prompt} {self.target}"
 
-    def mentions(self, names: Sequence[str]) -> bool:
-        """Whether one of the ``comparable`` names occurs in it, if only inside a word."""
+    @property
+    def texts(self) -> list[str]:
+        """All that it says."""
         other_texts = [f"{prompt} {answer}" for prompt, answer in self.others]
-        text = comparable(" ".join([self.statement, *self.paraphrases, *other_texts]))
-        return any(name in text for name in names)
+        return [self.statement, *self.paraphrases, *other_texts]
 
     def demonstration(self, kind: str) -> str:
         """How the new fact changes the answer to its own prompt or a paraphrase, or leaves another one."""
@@ -77,20 +77,43 @@ def digest() -> str:
 
 def records_without(request: EditRequest) -> list[DemonstrationRecord]:
     """The records that name neither the request's subject nor one of its answers."""
-    names = [comparable(name) for name in (request.subject, request.target, *request.correct)]
-    return [record for record in demonstration_records() if not record.mentions(names)]
+    names = (request.subject, request.target, *request.correct)
+    return [record for record in demonstration_records() if not names_one(record.texts, names)]
+
+
+def names_one(texts: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether one of the names is in one of the texts, its words in a row; whatever joins these to others.
+
+    So "Guinea" is in "Guinea-Bissau": what might be named counts as named, but "Al" is not in "also".
+    """
+    spaced_texts = [_spaced(text) for text in texts]
+    return any(_spaced(name) in text for name in names for text in spaced_texts)
+
+
+@lru_cache(1 << 14)  # a memory that grows asks about the same subjects and prompts again
+def _spaced(text: str) -> str:
+    """The text's words in lower case, with a blank before and after each."""
+    return f" {' '.join(words(comparable(text)))} "
 
 
 def background_prompts(subjects: Sequence[str] = ()) -> list[str]:
-    """Prompts of packaged facts that do not name the subjects, at most ``BACKGROUND``."""
+    """Prompts of packaged facts that do not name the subjects, at most ``BACKGROUND``.
+
+    Those in which a subject occurs inside a word, as "Al" in "also", come last.
+    """
     names = [comparable(subject) for subject in subjects]
     prompts = dict.fromkeys(
         prompt
         for record in demonstration_records()
         for prompt, _ in record.others
-        if not any(name in comparable(prompt) for name in names)
+        if not names_one([prompt], subjects)
     )
-    return list(prompts)[:BACKGROUND]
+
+    def has_one_inside(prompt: str) -> bool:
+        text = comparable(prompt)
+        return any(name in text for name in names)
+
+    return sorted(prompts, key=has_one_inside)[:BACKGROUND]
 
 
 def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:

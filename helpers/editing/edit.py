@@ -22,7 +22,7 @@ from torch import Tensor
 
 from helpers import UserError
 from helpers.editing.interventions import Delta, Gate, Intervention
-from helpers.kept import read_kept
+from helpers.kept import kept_at, read_kept
 from helpers.models import LanguageModel
 from helpers.paths import written_whole
 
@@ -51,13 +51,17 @@ class Edit(ABC):
     """What an editor returns: a change of what a model computes, or of what it is asked."""
 
     kind: ClassVar[str]  # of ``KINDS``
-    # What the editor recorded; with a ``failure``, which says why the edit was given up, it does nothing.
+    # What the editor recorded, in a sequence of its latest request; a ``failure`` says why it gave that up.
     diagnostics: Mapping[str, Any]
 
     @property
     def failed(self) -> bool:
-        """Whether the editor gave this edit up."""
-        return "failure" in self.diagnostics
+        """Whether the edit does nothing because the editor gave it up.
+
+        The cumulative edit of a sequence whose latest request was given up still holds the earlier ones: it
+        has not failed, and its ``diagnostics`` have the ``failure`` of that request.
+        """
+        return "failure" in self.diagnostics and not self.interventions()
 
     def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
         """The text that this edit puts before each prompt; empty: none."""
@@ -76,8 +80,13 @@ class Edit(ABC):
             for intervention in of_module
         )
 
-    def recognised(self, lm: LanguageModel, prompts: Sequence[str]) -> list[Recognition] | None:
-        """What an edit that acts after some prompts only takes each prompt for; None: it acts after all."""
+    def recognised(
+        self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None
+    ) -> list[Recognition] | None:
+        """What an edit that acts after some prompts only takes each prompt for; None: it acts after all.
+
+        ``chain`` is what it is a part of, if anything: the chain's other parts change what a gate sees.
+        """
         return None
 
     def check(self, lm: LanguageModel) -> None:  # noqa: B027 - most kinds fit every model
@@ -107,7 +116,17 @@ class Edit(ABC):
         """The edit whose ``contents`` these are."""
 
     def save(self, path: Path | str) -> None:
-        """Write the edit and its diagnostics to one safetensors file."""
+        """Write the edit and its diagnostics to one safetensors file.
+
+        Raises:
+            EditError: an edit of a kind that ``load`` does not know.
+        """
+        for part in (self, *chain_parts(self)):
+            if part.kind not in KINDS:
+                raise EditError(
+                    f"{path}: a {part.kind} edit could not be loaded again: list its class in KINDS of"
+                    f" {__name__} first"
+                )
         tensors, fields = self.contents()
         # Cloned, since a file cannot hold tensors that share memory (KN's one vector).
         separate = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
@@ -122,6 +141,8 @@ class Edit(ABC):
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read what ``save`` wrote; an ``EditError`` names a file that holds no edit of this class."""
+        if not kept_at(Path(path)).is_file():
+            raise EditError(f"{path}: there is no such file; an edit's method save writes one")
         edit = read_kept(Path(path), _read)
         if not isinstance(edit, cls):
             raise EditError(f"{path} holds a {edit.kind} edit: read it with Edit.load")
@@ -156,12 +177,18 @@ def _made(
 class EditChain(Edit):
     """Edits of several kinds, one after the other.
 
-    Each puts its text before the bare prompt; gates see the prompt with all of these texts before it.
+    Each finds its text for the bare prompt. All texts then stand before the prompt, and gates are decided by
+    what the network makes of the whole: after a text, a codebook may not know the prompt of its key again.
     """
 
     parts: tuple[Edit, ...]
     diagnostics: Mapping[str, Any]
     kind: ClassVar[str] = "chain"
+
+    @property
+    def failed(self) -> bool:
+        """Whether all of its parts have."""
+        return all(part.failed for part in self.parts)
 
     def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
         """All parts' texts, the latest last: the nearest to the prompt."""
@@ -185,6 +212,24 @@ class EditChain(Edit):
         for module_name, of_module in gates.items():
             merged.setdefault(module_name, []).extend(of_module)
         return merged
+
+    def recognised(
+        self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None
+    ) -> list[Recognition] | None:
+        """By the latest part that recognises a prompt; None where all parts act after all prompts.
+
+        Entries are numbered within that part. Where none recognises a prompt, the nearness is the last one's.
+        """
+        whole = self.to(lm.device)
+        of_parts = [part.recognised(lm, prompts, whole) for part in whole.parts]
+        of_selective_parts = [of_part for of_part in of_parts if of_part is not None]
+        if not of_selective_parts:
+            return None
+        recognised = []
+        for of_prompt in zip(*of_selective_parts, strict=True):
+            acting = [recognition for recognition in of_prompt if recognition.entry >= 0]
+            recognised.append((acting or of_prompt)[-1])
+        return recognised
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` where one of the parts was made for another model."""

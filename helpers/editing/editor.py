@@ -137,7 +137,7 @@ class Wrapper(Editor):
 
 @dataclass
 class Memoised(Editor):
-    """Keeps an editor's edits of the unedited model in ``memo``, by its settings."""
+    """Keeps an editor's edits of the unedited model in ``memo``, by the model and the editor's settings."""
 
     base: Editor
     memo: Memo = field(repr=False)
@@ -183,7 +183,8 @@ class Memoised(Editor):
         return self.base.settings()
 
     def _key(self, mode: str) -> str:
-        return mode + json.dumps(self.settings(), sort_keys=True)
+        model = [self.lm.fingerprint, self.lm.dtype_name, str(self.lm.device)]
+        return mode + json.dumps([model, self.settings()], sort_keys=True)
 
 
 def with_memo(editor: Editor, memo: Memo) -> Editor:

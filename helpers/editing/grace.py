@@ -33,12 +33,13 @@ from torch import Tensor
 
 from helpers.editing.batch import EditBatch
 from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
-from helpers.editing.edit import Edit, EditError, Recognition
+from helpers.editing.edit import Edit, EditChain, EditError, Recognition
 from helpers.editing.editor import Editor, made_in_batches
 from helpers.editing.interventions import Gate
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.rows import EditRow, edit_row
+from helpers.editing.running import decides_alone, last_tokens, under, with_prefix_texts
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
@@ -89,9 +90,13 @@ class Codebook(Edit):
         """The gate at its module."""
         return {self.module_name: [self.gate]}
 
-    def recognised(self, lm: LanguageModel, prompts: Sequence[str]) -> list[Recognition]:
+    def recognised(
+        self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None
+    ) -> list[Recognition]:
         """The entry that is chosen, and minus the distance to the nearest key."""
-        queries = last_inputs(lm, prompts, self.module_name)
+        if chain is not None:
+            prompts = with_prefix_texts(lm, chain.prefixes(lm, prompts), prompts)
+        queries = last_inputs(lm, prompts, self.module_name, chain)
         keys = self.gate.keys.to(queries)
         nearest_distances = distances(queries, keys).amin(1)
         entries = self.to(lm.device).gate.decide(queries)
@@ -102,7 +107,7 @@ class Codebook(Edit):
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` for another model, whose prompts have other keys."""
-        if self.fingerprint != lm.fingerprint:
+        if not lm.has_fingerprint(self.fingerprint):
             raise EditError(f"this codebook holds keys of another model than {lm.name}: edit again")
 
     def to(self, device: str | torch.device) -> Codebook:
@@ -171,13 +176,21 @@ def with_entry(codebook: Codebook, entry: Entry, epsilon: float) -> tuple[Codebo
 
 
 @torch.inference_mode()
-def last_inputs(lm: LanguageModel, prompts: Sequence[str], module_name: str) -> Tensor:
-    """What enters a module at each prompt's last token [prompts, in], each prompt run alone, fp32."""
-    ids_of_prompt = ids_of_prompts(lm, prompts)
+def last_inputs(
+    lm: LanguageModel, prompts: Sequence[str], module_name: str, edit: Edit | None = None
+) -> Tensor:
+    """What enters a module at each prompt's last token [prompts, in], each prompt run alone, fp32.
+
+    Under ``edit``, if one is given, whose text the prompts already begin with.
+    """
+    if not prompts:
+        return torch.empty(0, lm.weight(module_name).shape[1], device=lm.device)
+    edits = [] if edit is None else [edit]
     inputs = {}
-    for prompt, ids in ids_of_prompt.items():
+    for prompt, ids in ids_of_prompts(lm, prompts).items():
         alone = padded(lm, [ids])
-        with record(lm, inputs=[module_name]) as recorded:
+        under_edit = under(lm, edits, [len(edits) - 1], last_tokens(alone.real))
+        with under_edit, record(lm, inputs=[module_name]) as recorded:
             hidden_states(lm, alone.ids, alone.positions, alone.visible)
         inputs[prompt] = recorded[module_name][0, -1].float()
     return torch.stack([inputs[prompt] for prompt in prompts])
@@ -226,6 +239,7 @@ class Grace(Editor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
         """A codebook of one entry for each request."""
+        requests = with_one_prompt(requests)
         rows = self._rows(requests)
         values = made_in_batches(
             [int(row.active().sum()) for row in rows],
@@ -233,12 +247,13 @@ class Grace(Editor):
             lambda row_indices: self._values([rows[i] for i in row_indices]),
             activity="optimising" if self.progress else "",
         )
+        empty = self._empty()
         edits: list[Edit] = []
-        for row, value in zip(rows, values, strict=True):
+        for request, row, value in zip(requests, rows, values, strict=True):
             if value.failure:
                 edits.append(WeightEdit({}, value.diagnostics))
                 continue
-            codebook, _ = with_entry(self._empty(), self._entry(row, value), self.epsilon)
+            codebook, _ = with_entry(empty, self._entry(request, row, value), self.epsilon)
             edits.append(self._reported(_with_value(codebook, 0, value)))
         return edits
 
@@ -261,20 +276,20 @@ class Grace(Editor):
         else:
             raise EditError(f"GRACE continues a codebook, not a {earlier.kind} edit")
         total: Edit = earlier
-        for row in self._rows(requests):
+        requests = with_one_prompt(requests)
+        for request, row in zip(requests, self._rows(requests), strict=True):
             (value,) = self._values([row])
             if value.failure:
                 total = total.with_diagnostics(value.diagnostics)
                 continue
-            codebook, number = with_entry(codebook, self._entry(row, value), self.epsilon)
+            entry = self._entry(request, row, value)
+            codebook, number = with_entry(codebook, entry, self.epsilon)
             codebook = self._reported(_with_value(codebook, number, value))
             total = codebook
         return total
 
     def _rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
-        return [
-            edit_row(self.lm, request, at_prompt_end=True) for request in with_one_prompt(requests)
-        ]
+        return [edit_row(self.lm, request, at_prompt_end=True) for request in requests]
 
     def _empty(self) -> Codebook:
         size_in, size_out = self.lm.layout.intermediate_size, self.lm.layout.hidden_size
@@ -286,8 +301,12 @@ class Grace(Editor):
         )
         return Codebook(self.module_name, gate, (), self.lm.fingerprint)
 
-    def _entry(self, row: EditRow, value: _Value) -> Entry:
-        return Entry(value.key, tuple(prediction.token for prediction in row.target))
+    def _entry(self, request: EditRequest, row: EditRow, value: _Value) -> Entry:
+        """What the request adds: its key is the vector that its own prompt asks the gate with."""
+        key = value.key
+        if decides_alone(self.lm):
+            (key,) = last_inputs(self.lm, [request.text], self.module_name)
+        return Entry(key, tuple(prediction.token for prediction in row.target))
 
     def _values(self, rows: Sequence[EditRow]) -> list[_Value]:
         """A value for each row, optimised together; each by itself, whatever the others are."""

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from helpers.editing.demonstrations import digest, nearest_demonstrations
@@ -79,10 +79,19 @@ class ContextEditor(Editor):
         return total
 
 
+def _with_place_for_fact(template: str) -> str:
+    if "{fact}" not in template:
+        raise ValueError("write {fact} where the fact is to be stated")
+    return template
+
+
+FactTemplate = Annotated[str, AfterValidator(_with_place_for_fact)]
+
+
 class InContextHyperparameters(Hyperparameters):
     """``template`` holds ``{fact}`` where the fact is stated; it ends where the prompt begins."""
 
-    template: str = STATEMENT
+    template: FactTemplate = STATEMENT
 
 
 @dataclass
@@ -115,6 +124,7 @@ class Ike(ContextEditor):
     lm: LanguageModel
     hyperparameters: IkeHyperparameters
     name = "ike"
+    version = 2  # records are left out by whole words
 
     def settings(self) -> dict[str, Any]:
         """Also which records the demonstrations are from."""

@@ -19,8 +19,8 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
-from helpers.editing.edit import Edit, EditError, Recognition
-from helpers.editing.in_context import STATEMENT, ContextEditor, statement_of
+from helpers.editing.edit import Edit, EditChain, EditError, Recognition
+from helpers.editing.in_context import STATEMENT, ContextEditor, FactTemplate, statement_of
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.retrieval import Bm25, mean_states
@@ -54,7 +54,8 @@ class MemoryEdit(Edit):
     def scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
         """How near each statement is to each prompt [prompts, statements]."""
         if self.keys is None:
-            return np.stack([self._words.scores(prompt) for prompt in prompts])
+            scores = [self._words.scores(prompt) for prompt in prompts]
+            return np.array(scores).reshape(len(prompts), len(self.statements))
         return self.cosines(mean_states(lm, prompts, self.layer))
 
     def cosines(self, states: Tensor) -> np.ndarray:
@@ -90,8 +91,13 @@ class MemoryEdit(Edit):
             for of_prompt in self.found(lm, prompts)
         ]
 
-    def recognised(self, lm: LanguageModel, prompts: Sequence[str]) -> list[Recognition]:
-        """The nearest statement, by its score; -1 where that is not above the threshold."""
+    def recognised(
+        self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None
+    ) -> list[Recognition]:
+        """The nearest statement, by its score; -1 where that is not above the threshold.
+
+        Statements are found for the bare prompt, whatever a ``chain`` puts before it.
+        """
         scores = self.scores(lm, prompts)  # [prompts, statements]
         recognised = []
         for of_prompt in scores:
@@ -102,7 +108,7 @@ class MemoryEdit(Edit):
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` where the keys are another model's hidden states."""
-        if self.fingerprint and self.fingerprint != lm.fingerprint:
+        if self.fingerprint and not lm.has_fingerprint(self.fingerprint):
             raise EditError(f"this memory holds states of another model than {lm.name}: edit again")
 
     def to(self, device: str | torch.device) -> MemoryEdit:
@@ -153,7 +159,7 @@ class MemoryHyperparameters(Hyperparameters):
     retriever: Literal["bm25", "hidden"] = "bm25"
     k: int = Field(default=4, gt=0)
     threshold: float = Field(default=0.95, ge=0, lt=1)
-    template: str = STATEMENT
+    template: FactTemplate = STATEMENT
     relative_layer: float = Field(default=0.5, ge=0, lt=1)
 
 
@@ -172,15 +178,24 @@ class Memory(ContextEditor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[MemoryEdit]:
         """A memory of one statement for each request."""
-        return [self._memory(None, [request]) for request in with_one_prompt(requests)]
+        fingerprint = self._fingerprint()
+        return [self._memory(None, [request], fingerprint) for request in with_one_prompt(requests)]
 
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """One memory of all facts where ``earlier`` is a memory; else a chain."""
+        requests = with_one_prompt(requests)
         if not isinstance(earlier, MemoryEdit):
-            return earlier.then(self._memory(None, with_one_prompt(requests)))
-        return self._memory(earlier, with_one_prompt(requests))
+            return earlier.then(self._memory(None, requests, self._fingerprint()))
+        earlier.check(self.lm)
+        return self._memory(earlier, requests, earlier.fingerprint or self._fingerprint())
 
-    def _memory(self, earlier: MemoryEdit | None, requests: Sequence[EditRequest]) -> MemoryEdit:
+    def _fingerprint(self) -> str:
+        """The model's where a memory holds its states; else none."""
+        return self.lm.fingerprint if self.hyperparameters.retriever == "hidden" else ""
+
+    def _memory(
+        self, earlier: MemoryEdit | None, requests: Sequence[EditRequest], fingerprint: str
+    ) -> MemoryEdit:
         settings = self.hyperparameters
         statements = tuple(map(statement_of, requests))
         subjects = tuple(request.subject for request in requests)
@@ -205,7 +220,7 @@ class Memory(ContextEditor):
             keys=keys,
             center=center,
             layer=layer,
-            fingerprint="" if keys is None else self.lm.fingerprint,
+            fingerprint="" if keys is None else fingerprint,
         )
         by_words = settings.retriever == "bm25"
         scores = (

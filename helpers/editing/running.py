@@ -21,7 +21,7 @@ from helpers.models import LanguageModel
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import OnOutput, output_hooks
-from helpers.models.tokens import Ids
+from helpers.models.tokens import ChatFrame, Ids
 
 # By module, owner and the gate's number there: the entry for each prompt [prompts], -1 for none.
 GateDecisions = dict[tuple[str, int, int], Tensor]
@@ -208,29 +208,47 @@ def prefixes_of(
 ) -> list[str]:
     """The text that each prompt's edit puts before it; empty: none.
 
+    Of a prompt in a chat template (``chat_prompt``) the edit is asked about the message.
+
     Raises:
         EditError: an edit that was made for another model.
     """
     prefixes = [""] * len(prompts)
-    for owner in sorted(set(owners) - {-1}):
+    used_owners = sorted(set(owners) - {-1})
+    frame = ChatFrame.of(lm) if used_owners else ChatFrame()
+    for owner in used_owners:
         edits[owner].check(lm)
         indices = [index for index, of_prompt in enumerate(owners) if of_prompt == owner]
-        texts = edits[owner].prefixes(lm, [prompts[index] for index in indices])
+        messages = [frame.message(prompts[index]) for index in indices]
+        texts = edits[owner].prefixes(lm, messages)
         for index, text in zip(indices, texts, strict=True):
             prefixes[index] = text
     return prefixes
 
 
+def with_prefix_texts(
+    lm: LanguageModel, prefixes: Sequence[str], prompts: Sequence[str]
+) -> list[str]:
+    """Each prompt with its prefix before it: in a chat template, before the message."""
+    frame = ChatFrame.of(lm) if any(prefixes) else ChatFrame()
+    return [
+        frame.with_text(prefix, prompt) for prefix, prompt in zip(prefixes, prompts, strict=True)
+    ]
+
+
 def decided_beforehand(
     lm: LanguageModel, edits: Sequence[Edit], owners: Sequence[int], prompts: Sequence[Ids]
 ) -> GateDecisions | None:
-    """Gates' decisions in half precision, where keys differ between layouts of a batch by more than a radius.
+    """Gates' decisions where each prompt is run alone for them; None: each pass decides for itself."""
+    return decisions_of_gates(lm, edits, owners, prompts) if decides_alone(lm) else None
 
-    None in full precision: each pass decides for itself.
+
+def decides_alone(lm: LanguageModel) -> bool:
+    """Whether gates are asked about each prompt alone: in half precision.
+
+    There what enters a module differs between the layouts of a batch by more than a radius may be.
     """
-    if lm.dtype.itemsize >= 4:
-        return None
-    return decisions_of_gates(lm, edits, owners, prompts)
+    return lm.dtype.itemsize < 4
 
 
 @torch.inference_mode()

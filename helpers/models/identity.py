@@ -63,13 +63,22 @@ class WeightDigests:
 
     def current(self) -> dict[str, str]:
         """Digests by the weights' names."""
+        return {name: self._digest_now(name, weight) for name, weight in self._weights()}
+
+    def as_counted(self) -> dict[str, str]:
+        """``current`` in milliseconds: a weight is read again only where torch counted a change of it.
+
+        So a change through ``.data`` is not seen.
+        """
         digests = {}
         for name, weight in self._weights():
-            state = _state_of(weight)
+            changes = _changes_of(weight)
             earlier_state, digest = self._digested.get(name, (None, ""))
-            if earlier_state is None or not state.matches(earlier_state):
-                digest = _tensor_digest(weight)
-            self._digested[name] = state, digest
+            is_as_before = earlier_state is not None and (
+                (weight.data_ptr(), changes) == (earlier_state.address, earlier_state.changes)
+            )
+            if changes is None or not is_as_before:
+                digest = self._digest_now(name, weight)
             digests[name] = digest
         return digests
 
@@ -78,6 +87,15 @@ class WeightDigests:
         for name, weight in self._weights():
             state = TensorState(weight.data_ptr(), _changes_of(weight))
             self._digested[name] = state, digests[name]
+
+    def _digest_now(self, name: str, weight: Tensor) -> str:
+        """A weight's digest, computed again where its bits tell that it changed."""
+        state = _state_of(weight)
+        earlier_state, digest = self._digested.get(name, (None, ""))
+        if earlier_state is None or not state.matches(earlier_state):
+            digest = _tensor_digest(weight)
+        self._digested[name] = state, digest
+        return digest
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         yield from self._network.named_parameters()

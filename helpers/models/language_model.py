@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -108,9 +109,20 @@ class LanguageModel:
         That is the configuration, every weight, the tokenizer with its chat template, and the tokens that
         end a generated text. The same weights in another dtype have another fingerprint.
         """
+        return self._fingerprint_with(self.weights.current())
+
+    def has_fingerprint(self, fingerprint: str) -> bool:
+        """Whether the ``fingerprint`` is this model's: for what is asked with every call.
+
+        It takes milliseconds, where finding the fingerprint reads every weight. ``write`` and ``apply`` are
+        noticed; a change through ``.data``, which torch does not count, is not.
+        """
+        return fingerprint == self._fingerprint_with(self.weights.as_counted())
+
+    def _fingerprint_with(self, weight_digests: Mapping[str, str]) -> str:
         return fingerprint_of(
             self.network.config,
-            self.weights.current(),
+            weight_digests,
             self._tokenizer_digest.current(),
             self.end_tokens,
         )

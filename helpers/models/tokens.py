@@ -308,6 +308,39 @@ def _with_thought_closed(opening: str) -> str:
     return f"{opening.rstrip()}\n\n{closing}\n\n"
 
 
+@dataclass(frozen=True)
+class ChatFrame:
+    """What ``chat_prompt`` puts around a message; empty texts for a model without a chat template."""
+
+    before: str = ""
+    after: str = ""
+
+    @classmethod
+    def of(cls, lm: LanguageModel) -> ChatFrame:
+        """The model's."""
+        if not getattr(lm.tokenizer, "chat_template", None):
+            return cls()
+        try:
+            before, _, after = chat_prompt(lm, _MARK).partition(_MARK)
+        except TokenError:  # so no prompt can have been made by it
+            return cls()
+        return cls(before, after)
+
+    def message(self, prompt: str) -> str:
+        """The message of a prompt; a prompt without the frame is all message."""
+        without_frame = prompt.removeprefix(self.before).removesuffix(self.after)
+        return without_frame if self._is_around(prompt) else prompt
+
+    def with_text(self, text: str, prompt: str) -> str:
+        """The prompt with a text before its message."""
+        start = len(self.before) if self._is_around(prompt) else 0
+        return prompt[:start] + text + prompt[start:]
+
+    def _is_around(self, prompt: str) -> bool:
+        is_long_enough = len(prompt) > len(self.before) + len(self.after)
+        return is_long_enough and prompt.startswith(self.before) and prompt.endswith(self.after)
+
+
 def chat_prompt(lm: LanguageModel, message: str) -> str:
     """A message in the chat template, without special tokens that the tokenizer puts before a text."""
     text = chat_text(lm, message)

@@ -196,6 +196,8 @@ def score_cases(
 
     Each is scored under its own of the ``edits``, or all under one; without any, by the unedited model.
     """
+    if not cases:
+        return pd.DataFrame(columns=["case_id", *columns])
     all_questions, keys, owners = [], [], []
     recognitions = []
     for index, case in enumerate(cases):

@@ -23,6 +23,7 @@ from helpers.editing.running import (
     decided_beforehand,
     prefixes_of,
     under,
+    with_prefix_texts,
 )
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches, tokens_at_once
@@ -255,12 +256,15 @@ def _asked(
     lm: LanguageModel, questions: Sequence[Question], edits: Sequence[Edit], owners: Sequence[int]
 ) -> list[_Asked]:
     """The questions' token ids, each prompt with the text that its edit puts before it."""
-    prefixes = prefixes_of(lm, edits, owners, [question.prompt for question in questions])
+    prompts = [question.prompt for question in questions]
+    prefixes = prefixes_of(lm, edits, owners, prompts)
     bare_ids = prefixed_ids = tokenised(lm, questions)
     if any(prefixes):
         prefixed_questions = [
-            Question(prefix + question.prompt, question.answers)
-            for prefix, question in zip(prefixes, questions, strict=True)
+            Question(prompt, question.answers)
+            for prompt, question in zip(
+                with_prefix_texts(lm, prefixes, prompts), questions, strict=True
+            )
         ]
         prefixed_ids = tokenised(lm, prefixed_questions)
     is_gated = [edit.is_gated for edit in edits]

@@ -24,6 +24,7 @@ from helpers.editing.running import (
     last_tokens,
     prefixes_of,
     under,
+    with_prefix_texts,
 )
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
@@ -227,7 +228,7 @@ def _request_ids(
         ]
         ids = [tuple(lm.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     else:
-        texts = [prefix + message for prefix, message in zip(prefixes, messages, strict=True)]
+        texts = with_prefix_texts(lm, prefixes, messages)
         ids_of_text = ids_of_prompts(lm, texts)
         ids = [ids_of_text[text] for text in texts]
     for prompt, prefix, ids_of_prompt in zip(prompts, prefixes, ids, strict=True):

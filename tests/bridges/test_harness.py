@@ -159,6 +159,8 @@ def test_a_context_edit_is_its_text_before_the_request(tiny):
     short = requests("loglikelihood", ("the sea", " is blue"))
     with pytest.raises(TokenError, match="exceed the context of 512"):
         too_long.loglikelihood(short)
+    with pytest.raises(TokenError, match="fills the context of 512 tokens, and no text fits"):
+        too_long.loglikelihood_rolling(requests("loglikelihood_rolling", ("the sea",)))
 
 
 def test_memories_and_gates_see_the_requests_context(tiny):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,20 +13,24 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers.editing.build import build_editor
 from helpers.editing.demonstrations import (
     background_prompts,
     demonstration_records,
+    names_one,
     records_without,
 )
 from helpers.editing.edit import Edit, EditChain, EditError
-from helpers.editing.grace import Codebook, Entry, Grace, NearestKey, with_entry
+from helpers.editing.editors import EditorError
+from helpers.editing.grace import Codebook, Entry, Grace, NearestKey, last_inputs, with_entry
 from helpers.editing.in_context import ContextEdit
 from helpers.editing.interventions import Gate, LowRank
 from helpers.editing.memory import MemoryEdit
 from helpers.editing.request import EditRequest
 from helpers.editing.running import decisions_of_gates
 from helpers.editing.weight_edit import WeightEdit, apply, write
-from helpers.models.tokens import TokenError, ids_of_prompts, ids_of_questions
+from helpers.models import identity
+from helpers.models.tokens import TokenError, chat_prompt, ids_of_prompts, ids_of_questions
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_tokens
 
@@ -202,6 +207,19 @@ def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
     written = [turns[0], {"role": "user", "content": "Ada moved to Oslo. Ada lives in"}]
     under_edit = sample_tokens(lm, [turns], [edit], [0], in_chat)
     assert under_edit == sample_tokens(lm, [written], None, None, in_chat)
+    # So it does in a prompt that is in the template already; the memory is asked about its message.
+    memory = MemoryEdit(("Ada moved to Oslo",), ("Ada",), threshold=0.1, k=1, template="{fact}. ")
+    never = MemoryEdit(("user assistant",), ("user",), threshold=0.1, k=1)
+    framed = chat_prompt(lm, "Ada lives in")
+    with_text = chat_prompt(lm, "Ada moved to Oslo. Ada lives in")
+    edits = [edit, memory, never]
+    in_template = Sampling(temperature=0, max_new_tokens=4, chat=False)
+    generated = sample_tokens(lm, [framed] * 3, edits, [0, 1, 2], in_template)
+    expected = sample_tokens(lm, [with_text, with_text, framed], None, None, in_template)
+    assert generated == expected
+    scores = score_answers(lm, [Question(framed, ("Rome",))] * 3, edits, [0, 1, 2])["sum"]
+    written_out = [Question(text, ("Rome",)) for text in (with_text, with_text, framed)]
+    np.testing.assert_allclose(scores, score_answers(lm, written_out)["sum"], atol=1e-5)
 
 
 def test_half_precision_decides_each_prompt_alone(tiny) -> None:
@@ -222,6 +240,23 @@ def test_half_precision_decides_each_prompt_alone(tiny) -> None:
     edit = Codebook(module_name, gate, ((1,),) * 4, lm.fingerprint)
     decisions = decisions_of_gates(lm, [edit], [0, 0, 0, -1], list(ids.values()))
     assert decisions[module_name, 0, 0].tolist() == [0, 1, 2, -1]
+
+
+def test_in_half_precision_grace_keys_are_those_of_each_prompt_alone(
+    tiny, make_editor, requests
+) -> None:
+    """So that however small the radius is, a prompt is recognised by its own entry."""
+    lm = copy.deepcopy(tiny("llama"))
+    lm.network.to(torch.bfloat16)
+    editor = make_editor("grace", lm, num_steps=1, epsilon=1e-6)
+    *_, total = editor.edit_sequentially(requests)
+    for number, (request, edit) in enumerate(zip(requests, editor.edit(requests), strict=True)):
+        alone = last_inputs(lm, [request.text], editor.module_name)
+        assert (edit.gate.keys == alone).all()
+        ((entry, _),) = edit.recognised(lm, [request.text])
+        assert entry == 0
+        ((entry, _),) = total.recognised(lm, [request.text])
+        assert entry == number
 
 
 def nothing_fires(lm) -> Codebook:
@@ -354,6 +389,108 @@ def test_a_chain_is_saved_with_its_parts(tiny, make_editor, requests, tmp_path) 
     assert (under_chain["sum"] == score_answers(lm, QUESTIONS, [again], [0] * 4)["sum"]).all()
 
 
+def test_a_file_that_is_not_there_and_a_kind_that_is_not_listed_are_one_line(
+    tiny, tmp_path
+) -> None:
+    with pytest.raises(EditError, match=r"none\.safetensors: there is no such file"):
+        Edit.load(tmp_path / "none.safetensors")
+    lm = tiny("llama")
+    for edit in (shift(lm), ContextEdit("It is so.\n").then(shift(lm))):
+        with pytest.raises(
+            EditError, match="a shift edit could not be loaded again: list its class"
+        ):
+            edit.save(tmp_path / "shift.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Unlucky(Grace):
+    """GRACE that gives up the request about Bach."""
+
+    def _values(self, rows):
+        values = super()._values(rows)
+        for row, value in zip(rows, values, strict=True):
+            if "Bach" in row.record:
+                value.failure = "out of luck"
+        return values
+
+
+def test_a_sequence_whose_latest_request_failed_has_not_failed(tiny, make_editor) -> None:
+    lm = tiny("llama")
+    hyperparameters = make_editor("grace", lm).hyperparameters
+    editor = Unlucky(lm, hyperparameters)
+    ada = EditRequest("Ada", "{} lives in", "Oslo")
+    bach = EditRequest("Bach", "{} wrote", "Aida")
+    for order, failed in (([bach, ada], [True, False]), ([ada, bach], [False, False])):
+        edits = list(editor.edit_sequentially(order))
+        assert [edit.failed for edit in edits] == failed
+        latest_failed = ["failure" in edit.diagnostics for edit in edits]
+        assert latest_failed == [request is bach for request in order]
+    (given_up,) = editor.edit([bach])
+    assert given_up.failed
+    assert not ContextEdit("It is so.\n").then(given_up).failed
+
+
+def test_a_chain_recognises_what_its_gate_sees(tiny, make_editor, requests) -> None:
+    """The gate is asked with the prompt after the chain's texts, in the model that the chain changes."""
+    lm = tiny("llama")
+    (codebook,) = make_editor("grace", lm).edit(requests[:1])
+    weights, context, *_ = mixed_edits(lm)
+    assert weights.then(context).recognised(lm, [requests[0].text]) is None
+    chain = weights.then(context).then(codebook)
+    ids = ids_of_prompts(lm, [context.text + requests[0].text])[context.text + requests[0].text]
+    queries = []
+    module = lm.module(codebook.module_name)
+    with apply(lm, weights), module.register_forward_hook(lambda _, x, __: queries.append(x[0])):
+        lm.network(torch.tensor([ids]))
+    distance = float((queries[0][0, -1] - codebook.gate.keys[0]).norm())
+    ((entry, nearness),) = chain.recognised(lm, [requests[0].text])
+    assert nearness == pytest.approx(-distance, rel=1e-4)
+    assert entry == (0 if distance < float(codebook.gate.radii[0]) else -1)
+    # What the report says is what scoring does.
+    question = Question(requests[0].text, ("Rome",))
+    under_chain = score_answers(lm, [question], [chain], [0])["sum"][0]
+    without_gate = score_answers(lm, [question], [weights.then(context)], [0])["sum"][0]
+    assert (entry == 0) == (abs(under_chain - without_gate) > 1e-5)
+
+
+def test_of_two_parts_that_choose_prompts_the_later_that_recognises_one_counts() -> None:
+    words = ("Ada lives in Oslo", "Bach wrote Aida")
+    first = MemoryEdit(words, ("Ada", "Bach"), threshold=0.5, k=1)
+    second = MemoryEdit(("Ada lives in Rome",), ("Ada",), threshold=0.1, k=1)
+    prompts = ["Ada lives in", "Bach wrote", "the sea"]
+    lm = SimpleNamespace(device="cpu")
+    entries = [entry for entry, _ in first.then(second).recognised(lm, prompts)]
+    assert entries == [0, 1, -1]
+
+
+def test_no_prompts_are_recognised_as_nothing(tiny, make_editor, requests) -> None:
+    lm = tiny("llama")
+    for name in ("grace", "memory-bm25", "memory-hidden"):
+        (edit,) = make_editor(name, lm).edit(requests[:1])
+        assert edit.recognised(lm, []) == []
+        assert edit.then(ContextEdit("It is so.\n")).recognised(lm, []) == []
+
+
+@pytest.mark.parametrize("name", ["grace", "memory-hidden"])
+def test_calls_under_an_edit_read_no_weight_again(tiny, make_editor, requests, name, monkeypatch):
+    """Until one of them is written: then it is another model, which the edit refuses."""
+    lm = copy.deepcopy(tiny("llama"))
+    edits = make_editor(name, lm).edit(requests)
+    lm.weights.as_counted()
+    read = []
+    state_of = identity._state_of
+    monkeypatch.setattr(identity, "_state_of", lambda w: read.append(w) or state_of(w))
+    for _ in range(2):
+        score_answers(lm, QUESTIONS[:2], edits[:2], [0, 1])
+    assert read == []
+    ones = LowRank(torch.ones(lm.layout.hidden_size, 1), torch.ones(lm.layout.intermediate_size, 1))
+    written = WeightEdit({lm.layout.mlp_out(0): ones})
+    with apply(lm, written), pytest.raises(EditError, match="another model"):
+        score_answers(lm, QUESTIONS[:2], edits[:2], [0, 1])
+    score_answers(lm, QUESTIONS[:2], edits[:2], [0, 1])
+    assert 0 < len(read) < len(list(lm.network.parameters()))
+
+
 @pytest.mark.parametrize("name", ["grace", "memory-hidden"])
 def test_keys_of_another_model_are_refused(tiny, make_editor, requests, name) -> None:
     (edit,) = make_editor(name, tiny("llama")).edit(requests[:1])
@@ -385,6 +522,18 @@ def test_demonstrations_name_nothing_that_is_asked(tiny, make_editor) -> None:
     assert statement == f"New Fact: {request.text} Kosovo\nPrompt: "
     copies = sum(text.count(text.split("\nPrompt: ")[1]) == 2 for text in demonstrations)
     assert copies == 1  # of eight: one copy, three updates, four of other facts
+
+
+def test_a_name_inside_a_word_is_not_named() -> None:
+    texts = ["The capital of Guinea-Bissau is", "Côte d\u2019Ivoire also lies by the sea"]
+    named = ["Guinea", "guinea bissau", "Bissau is", "CÔTE D'IVOIRE", "sea"]
+    assert all(names_one(texts, [name]) for name in named)
+    assert not names_one(texts, ["a", "Al", "Guin", "capital is", "Ivo", ""])
+    short = EditRequest("Al", "{} lives in", "Ro", ("e",))
+    assert len(records_without(short)) > len(demonstration_records()) / 2
+    assert background_prompts(["Al", "a name that no prompt has"])
+    assert len(background_prompts(["i"])) == 100
+    assert not any("Al" in prompt.split() for prompt in background_prompts(["Al"]))
 
 
 def test_too_many_demonstrations_are_refused(tiny, make_editor, requests) -> None:
@@ -421,6 +570,22 @@ def test_a_memory_grows_and_finds_nothing_for_most_other_prompts(tiny, make_edit
         assert found == [0]
     one_by_one = [memory.found(lm, [prompt])[0] for prompt in background[:10]]
     assert memory.found(lm, background[:10]) == one_by_one
+
+
+@pytest.mark.parametrize("name", ["in-context", "memory-bm25"])
+def test_a_template_without_the_fact_is_refused(tiny, name) -> None:
+    values = {"template": "It is so.\n"}
+    with pytest.raises(EditorError, match=r"template: .*write \{fact\} where") as refused:
+        build_editor(name, tiny("llama"), preset="generic", overrides=values)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_memory_goes_on_with_its_own_model(tiny, make_editor, requests) -> None:
+    (memory,) = make_editor("memory-hidden", tiny("llama")).edit(requests[:1])
+    with pytest.raises(EditError, match="another model"):
+        make_editor("memory-hidden", tiny("llama", seed=1)).edit_on(memory, requests[1:2])
+    more = make_editor("memory-hidden", tiny("llama")).edit_on(memory, requests[1:2])
+    assert more.fingerprint == memory.fingerprint == tiny("llama").fingerprint
 
 
 def test_grace_is_of_one_layer(tiny, make_editor) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import torch
 
 from helpers.editing.editor import with_memo
 from helpers.editing.vector import VectorEditor
@@ -94,3 +95,19 @@ def test_kept_updates_are_those_of_the_editor_and_made_once(
         *_, mine = keeping[name].edit_sequentially(requests)
         *_, own = editor.edit_sequentially(requests)
         assert_same(mine, own)
+
+
+def test_two_models_share_nothing_in_one_memo(tiny, make_editor, requests) -> None:
+    memo: dict = {}
+    for name in ("memit", "memory-hidden"):
+        for mode in ("edit", "edit_jointly", "edit_sequentially"):
+            for seed in (0, 1):
+                editor = make_editor(name, tiny("llama", seed=seed))
+                through_memo = getattr(with_memo(editor, memo), mode)(requests[:2])
+                by_itself = getattr(editor, mode)(requests[:2])
+                if mode != "edit_jointly":
+                    through_memo, by_itself = [*through_memo][-1], [*by_itself][-1]
+                tensors, _ = through_memo.contents()
+                expected, _ = by_itself.contents()
+                for tensor_name, tensor in tensors.items():
+                    torch.testing.assert_close(tensor, expected[tensor_name])

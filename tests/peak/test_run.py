@@ -190,5 +190,6 @@ def test_what_gates_recognise_is_stored_with_the_scores(tiny) -> None:
     assert (by_role.get_group("locality") == -1).all()
     assert (table.loc[table["role"] == "edit", "nearness"] > -1e-3).all()
     assert "entry" not in score_records(lm, data.records)
+    assert score_records(lm, [], []).empty
     after = joined(score_records(lm, data.records), table)
     assert {"entry", "nearness"} <= set(small(after))
