@@ -98,7 +98,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     tests = _tests_of_objectives(metrics, editors, label)
     fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
     _draw_objectives(left, tests, [short_name(v) for v in variants if v.field in OBJECTIVES])
-    list_marks(right, _answer_probabilities(stored, metrics, variants))
+    list_marks(right, _probabilities_by_variant(stored, metrics, variants))
     finding = _worse_without(tests, label)
     caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
     return _with_counts(fig, finding, caption, [metrics[variant] for variant in variants])
@@ -115,7 +115,7 @@ def _tests_of_objectives(
     ]
 
 
-def _answer_probabilities(
+def _probabilities_by_variant(
     stored: Studies, metrics: ByVariant, variants: Sequence[Variant]
 ) -> dict[str, pd.DataFrame]:
     """By a variant's short name the probabilities of its records' answers, of those that have metrics."""

@@ -52,7 +52,7 @@ def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[E
     evidence = [*_evidence_of_editors(counterfactual), *_evidence_of_app(counterfactual)]
     if temporal is not None:
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
-        sets = _common(temporal, counterfactual)
+        sets = _methods_of_both(temporal, counterfactual)
         for metric in (*FACTORS, *EDITS) if _plain_editors(sets[0]) else ():
             on_temporal, on_counterfactual = (_mean_over_editors(each, metric) for each in sets)
             item = Evidence(
@@ -246,7 +246,7 @@ def short_name(variant: Variant) -> str:
     return variant.change or {"": "plain", "+APP": "APP"}.get(label, label)
 
 
-def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
+def _methods_of_both(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
     shared = [method for method in first if method in second]
     return {m: first[m] for m in shared}, {m: second[m] for m in shared}
 

@@ -40,7 +40,7 @@ def question_prompt(path: Sequence[Triplet]) -> str:
     """Prompt for a question about a triplet (a path of one) or a chain."""
     if len(path) == 1:
         return str(PROMPTS["triplet_question"].format(**asdict(path[0])))
-    links = [part for triplet in path for part in (triplet.relation, triplet.object)]
+    links = [link for triplet in path for link in (triplet.relation, triplet.object)]
     return str(PROMPTS["chain_question"].format(chain=" -> ".join([path[0].subject, *links])))
 
 
@@ -49,38 +49,38 @@ def answer_prompt(question: str) -> str:
     return str(PROMPTS["answer"].format(question=question))
 
 
-def solved_prompt(name: str, asked: str) -> list[dict[str, str]]:
+def solved_prompt(name: str, question: str) -> list[dict[str, str]]:
     """Chat with two solved examples, for reasoning ("thought") or a statement's triplet ("extraction")."""
-    return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], asked)
+    return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], question)
 
 
 def as_chat(text: str) -> list[dict[str, str]]:
     """A prompt of Algorithm 1 as a chat: its paragraphs are an instruction, solved examples, each of which
     ends with ``field: reply``, and what is asked. A bare question gets those of ``solved_answers``.
     """
-    whole = text if "\n\n" in text else f"{PROMPTS['solved_answers']}\n\n{text}"
-    instruction, *examples, question = whole.split("\n\n")
-    solved = {}
+    full_text = text if "\n\n" in text else f"{PROMPTS['solved_answers']}\n\n{text}"
+    instruction, *examples, question = full_text.split("\n\n")
+    reply_to = {}
     for example in examples:
-        above, _, last_line = example.rpartition("\n")
+        lines_above, _, last_line = example.rpartition("\n")
         field_name, _, reply = last_line.partition(": ")
-        solved[f"{above}\n{field_name}:"] = reply
-    return _chat(instruction, solved, question)
+        reply_to[f"{lines_above}\n{field_name}:"] = reply
+    return _chat(instruction, reply_to, question)
 
 
-def _chat(instruction: str, solved: Mapping[str, str], asked: str) -> list[dict[str, str]]:
+def _chat(instruction: str, reply_to: Mapping[str, str], question: str) -> list[dict[str, str]]:
     turns = [("system", instruction)]
-    for message, reply in solved.items():
-        turns += [("user", message), ("assistant", reply)]
-    return [{"role": role, "content": text} for role, text in (*turns, ("user", asked))]
+    for solved_question, reply in reply_to.items():
+        turns += [("user", solved_question), ("assistant", reply)]
+    return [{"role": role, "content": text} for role, text in (*turns, ("user", question))]
 
 
 def question_of(text: str) -> str:
     """The first question in the text, or an empty string."""
     for line in text.splitlines():
-        found = re.search(r"[^?]*\?", line.removeprefix("Question:"))
-        if found and found.group().strip(" ?"):
-            return _BULLET.sub("", found.group()).strip()
+        match = re.search(r"[^?]*\?", line.removeprefix("Question:"))
+        if match and match.group().strip(" ?"):
+            return _BULLET.sub("", match.group()).strip()
     return ""
 
 
@@ -94,13 +94,15 @@ def statements(texts: Sequence[str], question: str) -> list[str]:
             without_bullet = _BULLET.sub("", line).strip()
             for sentence in _SENTENCE_END.split(without_bullet):
                 sentences[sentence.strip()] = None
-    of_examples = [name for name in PROMPTS["examples"] if not mentions(question, (name,))]
+    entities_of_examples = [
+        entity for entity in PROMPTS["examples"] if not mentions(question, (entity,))
+    ]
     return [
         sentence
         for sentence in sentences
         if len(sentence.split()) >= 3
         and not _OPENING.match(sentence)
-        and not any(mentions(sentence, (name,)) for name in of_examples)
+        and not any(mentions(sentence, (entity,)) for entity in entities_of_examples)
     ]
 
 
@@ -115,9 +117,11 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
         parts = _triplet_parts(line, wordings)
         if len(parts) != 3:
             continue
-        subject, relation, goal = (part.strip(' ."`()').removeprefix("the ") for part in parts)
-        if mentions(statement, (subject,)) and mentions(statement, (goal,)):
-            triplet = Triplet(wordings.name(subject), relation, wordings.name(goal))
+        subject_name, relation, object_name = (
+            part.strip(' ."`()').removeprefix("the ") for part in parts
+        )
+        if mentions(statement, (subject_name,)) and mentions(statement, (object_name,)):
+            triplet = Triplet(wordings.name(subject_name), relation, wordings.name(object_name))
             is_short = all(1 <= len(part.split()) <= _MAX_WORDS for part in triplet.key)
             if is_short and triplet.key[0] != triplet.key[2]:
                 triplets.setdefault(triplet.key, triplet)
@@ -127,10 +131,10 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 def _triplet_parts(line: str, wordings: Wordings) -> list[str]:
     """What a line states, by a known relation or else as it is divided; three parts where it is a triplet."""
     parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
-    if worded := wordings.read(" ".join(parts)):
-        return [*worded]
-    if len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
-        return [parts[0], named["relation"], named["name"]]
+    if worded_fact := wordings.read(" ".join(parts)):
+        return [*worded_fact]
+    if len(parts) == 2 and (relation_and_name := _NAME_AT_END.fullmatch(parts[1])):
+        return [parts[0], relation_and_name["relation"], relation_and_name["name"]]
     return parts
 
 
@@ -148,10 +152,11 @@ class ModelRespondent:
     def fingerprint(self) -> str:
         """Weights, tokenizer, type, device and sampling: what determines responses besides n and seed."""
         lm = self.lm
-        settings = {k: v for k, v in asdict(self._sampling(0)).items() if k != "seed"}
+        settings = asdict(self._sampling(0))
+        del settings["seed"]
         settings |= {"turns": True} if self.turns else {}
-        listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-        return f"{lm.fingerprint}, {lm.dtype_name} on {lm.device.type} ({listed})"
+        settings_in_words = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+        return f"{lm.fingerprint}, {lm.dtype_name} on {lm.device.type} ({settings_in_words})"
 
     def respond(
         self, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any
