@@ -26,28 +26,31 @@ _IN_TITLE = ("ES", "tokens", "free, greedy")  # scorers in colour, which the tit
 def scorer_panels(run: Run) -> Figure:
     """Each state's success under every scorer: above those that read probabilities, below responses."""
     states = by_state(run)
-    rows = np.arange(len(states))[::-1]
+    heights = np.arange(len(states))[::-1]
     size = (9.2, 0.36 * len(states) + 2.4)
     fig, panels = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
     for panels_of_kind, titles in zip(panels, (ASKED, GENERATED), strict=True):
         _draw_scorers(panels_of_kind, titles, states)
     panels[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
-    panels[0, 0].set_yticks(rows, [*states])
-    but = " except KN" if "KN" in states else ""
-    note = f"percent, 95 % intervals over records; title, in colour: means over methods{but}"
+    panels[0, 0].set_yticks(heights, [*states])
+    except_words = " except KN" if "KN" in states else ""
+    means = f"means over methods{except_words}"
+    note = f"percent, 95 % intervals over records; title, in colour: {means}"
     caption = "\n".join([caption_of(run), *training_notes(run), note])
     return with_caption(fig, _success_in_words(states), caption)
 
 
 def _draw_scorers(panels: Sequence[Axes], titles: Mapping[str, str], states: Metrics) -> None:
     """A panel for each scorer that has results, and in it a row for each state."""
-    rows = np.arange(len(states))[::-1]
-    scorers = [s for s in titles if any(s in table for table in states.values())]
+    heights = np.arange(len(states))[::-1]
+    scorers = [name for name in titles if any(name in table for table in states.values())]
     for axes, scorer in zip(panels, scorers, strict=False):
-        tables = [table for table in states.values() if scorer in table]
-        estimates = rows_of(interval(table[scorer], kind_of_scorer(scorer)) for table in tables)
+        tables_of_states = [table for table in states.values() if scorer in table]
+        estimates = rows_of(
+            interval(table[scorer], kind_of_scorer(scorer)) for table in tables_of_states
+        )
         colour = PALETTE[0] if scorer in _IN_TITLE else PALETTE[7]
-        marked(axes, rows, estimates, fmt="o", color=colour, clip_on=False, **ACROSS)
+        marked(axes, heights, estimates, fmt="o", color=colour, clip_on=False, **ACROSS)
         axes.set_title(titles[scorer], fontsize=7)
         axes.tick_params(labelbottom=True)
         axes.grid(axis="y", visible=False)
@@ -57,8 +60,14 @@ def _draw_scorers(panels: Sequence[Axes], titles: Mapping[str, str], states: Met
 
 def _success_in_words(states: Metrics) -> str:
     """Mean success by the scorers ``_IN_TITLE`` over the edited states but KN, which hardly edits."""
-    edited = [states[state] for state in distinct(states) if state not in (UNEDITED, "KN")]
-    means = [100 * np.mean([table[scorer].mean() for table in edited]) for scorer in _IN_TITLE]
-    listed, matched, named = (f"{mean:.0f} %" for mean in means)
-    others = f"{named} in free text (greedy); {matched} of the answer's tokens match"
-    return f"{listed} of the edits succeed by probability, {others}"
+    tables_of_edited = [
+        states[state] for state in distinct(states) if state not in (UNEDITED, "KN")
+    ]
+    mean_successes = [
+        100 * np.mean([table[scorer].mean() for table in tables_of_edited]) for scorer in _IN_TITLE
+    ]
+    probability_words, token_words, text_words = (f"{mean:.0f} %" for mean in mean_successes)
+    other_scorers = (
+        f"{text_words} in free text (greedy); {token_words} of the answer's tokens match"
+    )
+    return f"{probability_words} of the edits succeed by probability, {other_scorers}"

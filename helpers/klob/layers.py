@@ -46,14 +46,16 @@ def edit_requests(
         _, relation, answer = example.fact
         answers_by_relation.setdefault(relation, set()).add(answer)
     requests = {}
-    for number in numbers:
-        subject, relation, answer = examples[number].fact
+    for example_number in numbers:
+        subject, relation, answer = examples[example_number].fact
         other_answers = sorted(answers_by_relation[relation] - {answer})
-        first_wording = examples[number].prompts[0]
+        first_wording = examples[example_number].prompts[0]
         if other_answers and subject in first_wording:
-            target = random.Random(f"{seed} {number}").choice(other_answers)
+            target = random.Random(f"{seed} {example_number}").choice(other_answers)
             prompt = without_slot(first_wording).replace(subject, "{}", 1)
-            requests[number] = EditRequest(subject, prompt, target, (answer,), record=str(number))
+            requests[example_number] = EditRequest(
+                subject, prompt, target, (answer,), record=str(example_number)
+            )
     return requests
 
 
@@ -79,8 +81,8 @@ def edit_every_layer(
     def content(number: int) -> object:
         return _content(examples[number]), asdict(requests[number])
 
-    def scores_at_layer(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
-        chosen_requests = {number: requests[number] for number in chosen}
+    def scores_at_layer(chosen_numbers: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
+        chosen_requests = {number: requests[number] for number in chosen_numbers}
         edits = None
         if layer != UNEDITED:
             editor = build_editor(
@@ -92,25 +94,27 @@ def edit_every_layer(
                 overrides={"layers": [layer], **_WITHOUT_CONTEXTS},
             )
             edits = editor.edit(list(chosen_requests.values()))
-        table = score_edits(lm, examples, chosen_requests, edits)
-        case_ids = [_case_id(number, layer) for number in table["example"]]
-        return {"scores": table.assign(layer=layer, case_id=case_ids)}
+        scored_answers = score_edits(lm, examples, chosen_requests, edits)
+        case_ids = [_case_id(number, layer) for number in scored_answers["example"]]
+        return {"scores": scored_answers.assign(layer=layer, case_id=case_ids)}
 
     cases_by_layer: dict[int, Cases[int]] = {}
     for layer in (UNEDITED, *range(lm.layout.blocks)):
-        by_id = {_case_id(number, layer): number for number in numbers}
-        cases_by_layer[layer] = Cases(by_id, content=content)
+        number_of_case = {_case_id(number, layer): number for number in numbers}
+        cases_by_layer[layer] = Cases(number_of_case, content=content)
     edits_are_missing = any(
         cases.missing(results) for layer, cases in cases_by_layer.items() if layer != UNEDITED
     )
     if edits_are_missing and settings["hyperparameters"]["mom2_adjustment"]:
         _store_second_moments(lm, corpus, seed)
-    tables = [
+    tables_of_layers = [
         cases.completed(results, partial(scores_at_layer, layer=layer))
         for layer, cases in cases_by_layer.items()
     ]
-    table = pd.concat(tables).reindex(columns=["example", "layer", "wording", "new", "old"])
-    return table.sort_values(["layer", "example", "wording"], ignore_index=True)
+    scored_answers = pd.concat(tables_of_layers).reindex(
+        columns=["example", "layer", "wording", "new", "old"]
+    )
+    return scored_answers.sort_values(["layer", "example", "wording"], ignore_index=True)
 
 
 def _case_id(number: int, layer: int) -> int:
@@ -139,23 +143,23 @@ def score_edits(
     target and of the fact's answer, NaN under an update that is empty (a failed edit). Without
     ``edits`` the scores are the unedited model's.
     """
-    rows = []
+    examples_and_wordings = []
     questions = []
-    owners = []
-    for owner, (number, request) in enumerate(requests.items()):
-        for wording, cloze in enumerate(examples[number].prompts):
-            rows.append((number, wording))
+    owner_of_question = []
+    for owner, (example_number, request) in enumerate(requests.items()):
+        for wording, cloze in enumerate(examples[example_number].prompts):
+            examples_and_wordings.append((example_number, wording))
             questions.append(Question(without_slot(cloze), (request.target, request.correct[0])))
-            owners.append(owner)
-    scores = score_answers(lm, questions, edits, owners if edits else None)
+            owner_of_question.append(owner)
+    scores = score_answers(lm, questions, edits, owner_of_question if edits else None)
     by_answer = scores.pivot(index="question", columns="answer", values="mean")
-    table = pd.DataFrame(rows, columns=["example", "wording"])
-    table["new"] = by_answer[0].to_numpy()
-    table["old"] = by_answer[1].to_numpy()
+    scored_wordings = pd.DataFrame(examples_and_wordings, columns=["example", "wording"])
+    scored_wordings["new"] = by_answer[0].to_numpy()
+    scored_wordings["old"] = by_answer[1].to_numpy()
     if edits is not None:
-        failed = [edits[owner].failed for owner in owners]
-        table.loc[failed, ["new", "old"]] = np.nan
-    return table
+        is_failed = [edits[owner].failed for owner in owner_of_question]
+        scored_wordings.loc[is_failed, ["new", "old"]] = np.nan
+    return scored_wordings
 
 
 def _content(example: ConsistencyExample) -> dict[str, Any]:
