@@ -48,9 +48,10 @@ def rsim_table(similarities: pd.DataFrame) -> ShownTable:
     rows_of_groups = []
     values_by_group = []
     rsim_of_examples = pd.Series(rsim_values, rsim_index)
-    for group, values_of_group in rsim_of_examples.groupby(level=group_levels, sort=False):
+    for _, values_of_group in rsim_of_examples.groupby(level=group_levels, sort=False):
+        locator, subtask, *_ = values_of_group.index[0]
         values_by_group.append(values_of_group)
-        rows_of_groups.append((*group, *astuple(mean_interval(values_of_group))))
+        rows_of_groups.append((locator, subtask, *astuple(mean_interval(values_of_group))))
     means = pd.DataFrame(rows_of_groups, columns=[*group_levels, *ESTIMATE])
     return with_relations(means, values_by_group)
 

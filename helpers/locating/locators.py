@@ -71,13 +71,13 @@ class Locator(ABC):
 
 def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scores:
     """Mean |score| [n, units] of each coarser unit, so that locators of unit ``shape`` can be compared."""
-    depth = GRANULARITIES.index(granularity) + 1
-    if depth > len(shape):
+    coarse_depth = GRANULARITIES.index(granularity) + 1
+    if coarse_depth > len(shape):
         finest = GRANULARITIES[len(shape) - 1]
         raise LocatorError(f"{finest} scores cannot be compared at {granularity} granularity")
-    if depth == len(shape):
+    if coarse_depth == len(shape):
         return scores
-    coarse_units = int(np.prod(shape[:depth]))
+    coarse_units = int(np.prod(shape[:coarse_depth]))
     by_coarse_unit = np.abs(scores).reshape(len(scores), coarse_units, -1)
     return by_coarse_unit.mean(axis=2, dtype=np.float32)
 
@@ -91,11 +91,13 @@ class ActivationMagnitude(Locator):
     @torch.inference_mode()
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Absolute activations, [queries, layers x neurons]."""
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         batch = slot_batch(lm, queries)
-        with record(lm, inputs=names) as activations:
+        with record(lm, inputs=module_names) as activations:
             slot_logits(lm, batch)
-        magnitudes = [batch.at_slots(activations[name]).abs() for name in names]
+        magnitudes = [
+            batch.at_slots(activations[module_name]).abs() for module_name in module_names
+        ]
         return _as_scores(torch.cat(magnitudes, dim=1))
 
 
@@ -107,14 +109,14 @@ class GradientActivation(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Signed products, [queries, layers x neurons]."""
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         targets = _target_tensor(lm, queries)
         batch = slot_batch(lm, queries, [query.slot for query in queries])
-        with traced(lm, names) as traced_modules:
+        with traced(lm, module_names) as traced_modules:
             logits = slot_logits(lm, batch)
             target_logits = logits.gather(1, targets[:, None])[:, 0]
             probabilities = target_logits.sub(logits.logsumexp(1)).exp()
-            activations = [traced_modules[name].input for name in names]
+            activations = [traced_modules[module_name].input for module_name in module_names]
             gradients = torch.autograd.grad(probabilities.sum(), activations)
         products = [
             batch.at_slots(activation.detach() * gradient)
@@ -265,25 +267,25 @@ class _GradientLocator(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         targets = _target_tensor(lm, queries)
         shape = self.shape(lm.layout)
         batch = slot_batch(lm, queries)
-        with traced(lm, names) as traced_modules:
+        with traced(lm, module_names) as traced_modules:
             logits = slot_logits(lm, batch)
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
-            outputs = [traced_modules[name].output for name in names]
+            outputs = [traced_modules[module_name].output for module_name in module_names]
             gradients = torch.autograd.grad(loss, outputs)
         scores = torch.empty(len(queries), *shape, device=lm.device)
-        for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
+        for layer, (module_name, gradient) in enumerate(zip(module_names, gradients, strict=True)):
             # All is computed in the layer's slice of the scores, which are large.
             layer_scores = scores[:, layer]  # [queries, neurons, hidden]
-            inputs = traced_modules[name].input.detach()  # [queries, tokens, neurons]
+            inputs = traced_modules[module_name].input.detach()  # [queries, tokens, neurons]
             torch.bmm(inputs.mT.float(), gradient.float(), out=layer_scores)
             if self.squared:
                 layer_scores.square_()
             else:
-                layer_scores.mul_(lm.weight(name).T.float().contiguous()).abs_()
+                layer_scores.mul_(lm.weight(module_name).T.float().contiguous()).abs_()
         return scores.flatten(1).cpu().numpy()
 
 
@@ -312,9 +314,9 @@ class RandomScores(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Uniform numbers, [queries, units]."""
-        units = int(np.prod(self.shape(lm.layout)))
+        unit_count = int(np.prod(self.shape(lm.layout)))
         generators = [np.random.default_rng(self._seed(query)) for query in queries]
-        return np.stack([generator.random(units, np.float32) for generator in generators])
+        return np.stack([generator.random(unit_count, np.float32) for generator in generators])
 
     def _seed(self, query: Query) -> list[int]:
         return [self.seed, zlib.crc32(np.array(query.ids).tobytes())]
