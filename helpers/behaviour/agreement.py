@@ -92,7 +92,7 @@ LIST_TITLES = {
 }
 
 
-def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
+def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame:
     """Success of the appended answer o* under each scorer, a row a record, as fractions.
 
     ES, GS, and AFF and ANF against hard false answers: ``metrics_table``. tokens: share of o*'s tokens
@@ -108,9 +108,9 @@ def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
     comparisons = comparisons.sort_values("sum_after", kind="stable")
     most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()
     is_right = most_probable == most_probable.index.get_level_values("role").map(_RIGHT)
-    named_answers = named.assign(hit=named["list"] == "target")
+    answers_with_hits = answers_named.assign(hit=answers_named["list"] == "target")
     hits_of_responses = (
-        named_answers.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
+        answers_with_hits.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
     )
     response_kinds = hits_of_responses["form"] + np.where(
         hits_of_responses["sample"] > 0, ", sampled", ", greedy"
@@ -146,9 +146,9 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(measures_of_records, orient="index", columns=column_names)
 
 
-def _named_in_samples(named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]:
+def _named_in_samples(answers_named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]:
     """What the sampled responses of each case_id name: the list and the index of each answer."""
-    sampled_answers = named[named["sample"] > 0]
+    sampled_answers = answers_named[answers_named["sample"] > 0]
     return {
         case_id: set(zip(answers_of_record["list"], answers_of_record["answer_index"], strict=True))
         for case_id, answers_of_record in sampled_answers.groupby("case_id")
@@ -187,14 +187,21 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     return measures_by_state
 
 
-def scorer_table(states: Metrics) -> ShownTable:
+def scorer_table(tables_by_state: Metrics) -> ShownTable:
     """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
-    rows = {
-        state: {s: in_points(interval(table[s], kind_of_scorer(s))) for s in SCORERS if s in table}
-        for state, table in states.items()
+    rows_of_states = {
+        state: {
+            scorer: in_points(interval(table[scorer], kind_of_scorer(scorer)))
+            for scorer in SCORERS
+            if scorer in table
+        }
+        for state, table in tables_by_state.items()
     }
-    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    return with_relations(shown, [t[s] for t in states.values() for s in SCORERS if s in t])
+    means_in_words = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
+    return with_relations(
+        means_in_words,
+        [t[scorer] for t in tables_by_state.values() for scorer in SCORERS if scorer in t],
+    )
 
 
 def kind_of_scorer(scorer: str) -> Kind:
@@ -202,19 +209,21 @@ def kind_of_scorer(scorer: str) -> Kind:
     return "fraction" if scorer in _FRACTIONS else "share"
 
 
-def app_price_table(states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")) -> ShownTable:
+def app_price_table(
+    tables_by_state: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")
+) -> ShownTable:
     """Success of edits without and with APP under some scorers, on the same records: what APP costs.
 
     Shares in percent, and their paired difference with its interval; *Holm* shows which differences
     survive the correction for all of the table.
     """
-    rows: list[dict[str, object]] = []
+    rows_of_tests: list[dict[str, object]] = []
     contrasts = []
     samples = []
-    for state in (name for name in states if f"{name}+APP" in states):
+    for state in (name for name in tables_by_state if f"{name}+APP" in tables_by_state):
         for scorer in scorers:
-            without = states[state][scorer]
-            with_app = states[f"{state}+APP"][scorer]
+            without = tables_by_state[state][scorer]
+            with_app = tables_by_state[f"{state}+APP"][scorer]
             values_without, values_with = without.align(with_app, join="inner")
             measured_twice = values_without.notna() & values_with.notna()
             values_without = values_without[measured_twice]
@@ -222,7 +231,7 @@ def app_price_table(states: Metrics, scorers: Sequence[str] = ("ES", "free, gree
             contrast = paired(values_without, values_with, kind_of_scorer(scorer))
             contrasts.append(contrast)
             samples.append(values_with - values_without)
-            rows.append(
+            rows_of_tests.append(
                 {
                     "method": state,
                     "scorer": SCORERS[scorer].replace("\n", " "),
@@ -233,11 +242,13 @@ def app_price_table(states: Metrics, scorers: Sequence[str] = ("ES", "free, gree
                 }
             )
     survives = holm([contrast.p_value for contrast in contrasts]) < LEVEL
-    table = pd.DataFrame(rows).assign(Holm=np.where(survives, "significant", "inconclusive"))
-    return with_relations(table.set_index(["method", "scorer"]), samples)
+    tests_table = pd.DataFrame(rows_of_tests).assign(
+        Holm=np.where(survives, "significant", "inconclusive")
+    )
+    return with_relations(tests_table.set_index(["method", "scorer"]), samples)
 
 
-def agreement(states: Metrics) -> ShownTable:
+def agreement(tables_by_state: Metrics) -> ShownTable:
     """How far two scorers order the methods alike: a row a pair of scorers, as text.
 
     ``rank correlation``: Spearman's, over ``distinct`` methods, with the bootstrap interval over units
@@ -245,8 +256,8 @@ def agreement(states: Metrics) -> ShownTable:
     difference has p < 0.05 (not corrected for their number): ``same`` counts the pairs with one order,
     ``opposite`` names those that change places, and the rest is ``inconclusive``.
     """
-    methods = distinct(state for state in states if state != UNEDITED)
-    values = values_by_scorer(states, methods)
+    methods = distinct(state for state in tables_by_state if state != UNEDITED)
+    values = values_by_scorer(tables_by_state, methods)
     samples = [column for table in values.values() for _, column in table.dropna().items()]
     orders = orders_of_methods(values)
     rows_of_pairs = []
@@ -280,11 +291,13 @@ class MethodOrder:
     n: int  # records with a value for each method
 
 
-def values_by_scorer(states: Metrics, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
+def values_by_scorer(tables_by_state: Metrics, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
     """For each scorer that all methods have its values, [records, methods]."""
-    scorers = [scorer for scorer in SCORERS if all(scorer in states[method] for method in methods)]
+    scorers = [
+        scorer for scorer in SCORERS if all(scorer in tables_by_state[method] for method in methods)
+    ]
     return {
-        scorer: pd.concat([states[method][scorer] for method in methods], axis=1)
+        scorer: pd.concat([tables_by_state[method][scorer] for method in methods], axis=1)
         for scorer in scorers
     }
 
@@ -324,17 +337,17 @@ def pairs_by_agreement(first: MethodOrder, second: MethodOrder) -> dict[str, lis
     return pairs
 
 
-def list_table(states: Metrics) -> ShownTable:
+def list_table(tables_by_state: Metrics) -> ShownTable:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
     the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
     """
-    unedited = states[UNEDITED]
+    unedited = tables_by_state[UNEDITED]
     recall_tests: dict[str, Contrast] = {}  # of each edited state
     noise_tests: dict[str, Contrast] = {}
     recall_changes: dict[str, pd.Series] = {}
-    for state, table in states.items():
+    for state, table in tables_by_state.items():
         if state != UNEDITED:
             before, after = unedited.align(table, join="inner", axis=0)
             recall_tests[state] = paired(before["recall"], after["recall"], "share")
@@ -346,7 +359,7 @@ def list_table(states: Metrics) -> ShownTable:
     noise_p = dict(zip(noise_tests, holm([t.p_value for t in noise_tests.values()]), strict=True))
 
     rows_of_states = {}
-    for state, table in states.items():
+    for state, table in tables_by_state.items():
         row_of_state = dict.fromkeys(LIST_TITLES, "")
         row_of_state["recall"] = in_points(share_interval(table["recall"]))
         row_of_state["new_hard"] = with_interval(mean_interval(table["new_hard"]))
@@ -360,7 +373,7 @@ def list_table(states: Metrics) -> ShownTable:
             row_of_state["new_hard_holm"] = _p_text(noise_p[state])
         rows_of_states[state] = row_of_state
     list_measures = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
-    list_measures["n"] = [_n_of_recall(unedited, table) for table in states.values()]
+    list_measures["n"] = [_n_of_recall(unedited, table) for table in tables_by_state.values()]
     least_detectable = [100 * detectable(change) for change in recall_changes.values()]
     tested_n = list_measures.loc[[*recall_changes], "n"]
     titled_measures = list_measures.rename(columns=LIST_TITLES)
@@ -376,7 +389,7 @@ def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
     return int((before.notna() & after.notna()).sum())
 
 
-def prediction_table(states: Metrics) -> ShownTable:
+def prediction_table(tables_by_state: Metrics) -> ShownTable:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
@@ -385,8 +398,10 @@ def prediction_table(states: Metrics) -> ShownTable:
     correlations: dict[tuple[str, str], Contrast] = {}
     samples = []
     for factor, predicted in _PREDICTED.items():
-        for method in distinct(state for state in states if state != UNEDITED):
-            edited, unedited = states[method].align(states[UNEDITED], join="inner", axis=0)
+        for method in distinct(state for state in tables_by_state if state != UNEDITED):
+            edited, unedited = tables_by_state[method].align(
+                tables_by_state[UNEDITED], join="inner", axis=0
+            )
             if factor == "AFF_hard":
                 in_text = unedited["recall"] - edited["recall"]
             else:
@@ -407,7 +422,7 @@ def prediction_table(states: Metrics) -> ShownTable:
         for measures_and_method, contrast in correlations.items()
     ]
     column_names = ["measures", "method", "rank correlation", "n", "detectable"]
-    p_values_in_words = [_p_text(p) for p in corrected]
+    p_values_in_words = [_p_text(p_value) for p_value in corrected]
     return with_relations(
         pd.DataFrame(rows_of_tests, columns=column_names).assign(Holm=p_values_in_words), samples
     )

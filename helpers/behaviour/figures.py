@@ -25,27 +25,29 @@ _IN_TITLE = ("ES", "tokens", "free, greedy")  # scorers in colour, which the tit
 @figure("04_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
 def scorer_panels(run: Run) -> Figure:
     """Each state's success under every scorer: above those that read probabilities, below responses."""
-    states = by_state(run)
-    heights = np.arange(len(states))[::-1]
-    size = (9.2, 0.36 * len(states) + 2.4)
+    tables_by_state = by_state(run)
+    heights = np.arange(len(tables_by_state))[::-1]
+    size = (9.2, 0.36 * len(tables_by_state) + 2.4)
     fig, panels = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
     for panels_of_kind, titles in zip(panels, (ASKED, GENERATED), strict=True):
-        _draw_scorers(panels_of_kind, titles, states)
+        _draw_scorers(panels_of_kind, titles, tables_by_state)
     panels[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
-    panels[0, 0].set_yticks(heights, [*states])
-    except_words = " except KN" if "KN" in states else ""
+    panels[0, 0].set_yticks(heights, [*tables_by_state])
+    except_words = " except KN" if "KN" in tables_by_state else ""
     means = f"means over methods{except_words}"
     note = f"percent, 95 % intervals over records; title, in colour: {means}"
     caption = "\n".join([caption_of(run), *training_notes(run), note])
-    return with_caption(fig, _success_in_words(states), caption)
+    return with_caption(fig, _success_in_words(tables_by_state), caption)
 
 
-def _draw_scorers(panels: Sequence[Axes], titles: Mapping[str, str], states: Metrics) -> None:
+def _draw_scorers(
+    panels: Sequence[Axes], titles: Mapping[str, str], tables_by_state: Metrics
+) -> None:
     """A panel for each scorer that has results, and in it a row for each state."""
-    heights = np.arange(len(states))[::-1]
-    scorers = [name for name in titles if any(name in table for table in states.values())]
+    heights = np.arange(len(tables_by_state))[::-1]
+    scorers = [name for name in titles if any(name in table for table in tables_by_state.values())]
     for axes, scorer in zip(panels, scorers, strict=False):
-        tables_of_states = [table for table in states.values() if scorer in table]
+        tables_of_states = [table for table in tables_by_state.values() if scorer in table]
         estimates = rows_of(
             interval(table[scorer], kind_of_scorer(scorer)) for table in tables_of_states
         )
@@ -58,10 +60,12 @@ def _draw_scorers(panels: Sequence[Axes], titles: Mapping[str, str], states: Met
         axes.axis("off")
 
 
-def _success_in_words(states: Metrics) -> str:
+def _success_in_words(tables_by_state: Metrics) -> str:
     """Mean success by the scorers ``_IN_TITLE`` over the edited states but KN, which hardly edits."""
     tables_of_edited = [
-        states[state] for state in distinct(states) if state not in (UNEDITED, "KN")
+        tables_by_state[state]
+        for state in distinct(tables_by_state)
+        if state not in (UNEDITED, "KN")
     ]
     mean_successes = [
         100 * np.mean([table[scorer].mean() for table in tables_of_edited]) for scorer in _IN_TITLE

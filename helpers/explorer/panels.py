@@ -123,9 +123,9 @@ class Panel(widgets.VBox):
                 widget.remove_class("explorer-old")
 
     def _draw(self, figure: Figure) -> None:
-        output, size = figure_output(figure, "")
+        output, png_size = figure_output(figure, "")
         self.picture.value = b64decode(output["image/png"])
-        self.picture.width = str(size["width"])
+        self.picture.width = str(png_size["width"])
         self.picture.layout.display = None
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -312,8 +312,12 @@ class ChainPanel(Panel):
             return
         chains = self.outcome.edit.chains
         most_steps = self.steps.value
-        short_chains = [number for number, chain in enumerate(chains) if len(chain) <= most_steps]
-        chain_options = [(" → ".join(chains[number].nodes), number) for number in short_chains]
+        short_chains = [
+            chain_number for chain_number, chain in enumerate(chains) if len(chain) <= most_steps
+        ]
+        chain_options = [
+            (" → ".join(chains[chain_number].nodes), chain_number) for chain_number in short_chains
+        ]
         self.chain.options = [(f"all {len(short_chains)} of them", ALL), *chain_options]
         if self.chain.index == 0:
             self._redraw()  # a dropdown is silent when its options change but not its index

@@ -305,9 +305,12 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
         marked(left, heights, estimates, across=True, **mark_style)
     differences = tests[tests["pairing"] == "specific"].set_index("locator").reindex(locators)
     marked(right, range(len(locators)), differences, across=True, fmt="o", ms=4, color="black")
-    for axes, words in ((left, "Correlation with the gain of …"), (right, "Same fact − other")):
+    for axes, panel_title in (
+        (left, "Correlation with the gain of …"),
+        (right, "Same fact − other"),
+    ):
         axes.axvline(0, color="0.4", linewidth=0.8)
-        axes.set_title(words, loc="left", fontsize=9)
+        axes.set_title(panel_title, loc="left", fontsize=9)
     left.set_yticks(range(len(locators)), [LABELS[locator] for locator in locators])
     left.legend(loc="upper right", fontsize=7)
     note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"

@@ -36,7 +36,7 @@ _WITHOUT_CONTEXTS: dict[str, Any] = {"context_template_length_params": []}
 
 
 def edit_requests(
-    examples: Facts, numbers: Sequence[int], *, seed: int = 0
+    examples: Facts, example_numbers: Sequence[int], *, seed: int = 0
 ) -> dict[int, EditRequest]:
     """One counterfactual edit per numbered fact, not of those whose first wording does not hold the
     subject, or whose relation has one answer.
@@ -46,7 +46,7 @@ def edit_requests(
         _, relation, answer = example.fact
         answers_by_relation.setdefault(relation, set()).add(answer)
     requests = {}
-    for example_number in numbers:
+    for example_number in example_numbers:
         subject, relation, answer = examples[example_number].fact
         other_answers = sorted(answers_by_relation[relation] - {answer})
         first_wording = examples[example_number].prompts[0]
@@ -62,7 +62,7 @@ def edit_requests(
 def edit_every_layer(
     lm: LanguageModel,
     examples: Facts,
-    numbers: Sequence[int],
+    example_numbers: Sequence[int],
     *,
     store: ResultsStore,
     preset: str,
@@ -76,13 +76,15 @@ def edit_every_layer(
     """
     settings = edit_settings(lm, examples, preset=preset, corpus=corpus, seed=seed)
     results = store.open({**settings, "facts": "by content"})
-    requests = edit_requests(examples, numbers, seed=seed)
+    requests = edit_requests(examples, example_numbers, seed=seed)
 
-    def content(number: int) -> object:
-        return _content(examples[number]), asdict(requests[number])
+    def content(example_number: int) -> object:
+        return _content(examples[example_number]), asdict(requests[example_number])
 
     def scores_at_layer(chosen_numbers: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
-        chosen_requests = {number: requests[number] for number in chosen_numbers}
+        chosen_requests = {
+            example_number: requests[example_number] for example_number in chosen_numbers
+        }
         edits = None
         if layer != UNEDITED:
             editor = build_editor(
@@ -95,12 +97,14 @@ def edit_every_layer(
             )
             edits = editor.edit(list(chosen_requests.values()))
         scored_answers = score_edits(lm, examples, chosen_requests, edits)
-        case_ids = [_case_id(number, layer) for number in scored_answers["example"]]
+        case_ids = [_case_id(example_number, layer) for example_number in scored_answers["example"]]
         return {"scores": scored_answers.assign(layer=layer, case_id=case_ids)}
 
     cases_by_layer: dict[int, Cases[int]] = {}
     for layer in (UNEDITED, *range(lm.layout.blocks)):
-        number_of_case = {_case_id(number, layer): number for number in numbers}
+        number_of_case = {
+            _case_id(example_number, layer): example_number for example_number in example_numbers
+        }
         cases_by_layer[layer] = Cases(number_of_case, content=content)
     edits_are_missing = any(
         cases.missing(results) for layer, cases in cases_by_layer.items() if layer != UNEDITED
@@ -117,9 +121,9 @@ def edit_every_layer(
     return scored_answers.sort_values(["layer", "example", "wording"], ignore_index=True)
 
 
-def _case_id(number: int, layer: int) -> int:
+def _case_id(example_number: int, layer: int) -> int:
     """The id of a fact's edit at a layer, whatever other facts are edited; the unedited model is first."""
-    return MOST_LAYERS * number + (layer - UNEDITED)
+    return MOST_LAYERS * example_number + (layer - UNEDITED)
 
 
 def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:

@@ -46,18 +46,18 @@ def located_units(
     """Indices of one sentence's located units at each share, ascending; ties go to lower indices."""
     if np.isnan(scores.min()):
         raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are not numbers")
-    counts = [located_count(scores.size, share) for share in shares]
-    lowest_rank = scores.size - max(counts)
+    set_sizes = [located_count(scores.size, share) for share in shares]
+    lowest_rank = scores.size - max(set_sizes)
     lowest_score = np.partition(scores, lowest_rank)[lowest_rank]
     candidates = np.flatnonzero(scores >= lowest_score)
     candidate_scores = scores[candidates]
     located_sets = []
-    for count in counts:
-        rank_of_lowest = candidate_scores.size - count
+    for set_size in set_sizes:
+        rank_of_lowest = candidate_scores.size - set_size
         lowest_located = np.partition(candidate_scores, rank_of_lowest)[rank_of_lowest]
         is_located = candidate_scores > lowest_located
         at_lowest = np.flatnonzero(candidate_scores == lowest_located)
-        is_located[at_lowest[: count - np.count_nonzero(is_located)]] = True
+        is_located[at_lowest[: set_size - np.count_nonzero(is_located)]] = True
         located_sets.append(candidates[is_located])
     return located_sets
 
@@ -107,20 +107,20 @@ def pairwise_baseline(
 
 
 def example_similarities(
-    sets: Sequence[Units], counts: NDArray[np.integer], top: Units, total: int, subtask: str
+    sets: Sequence[Units], located_counts: NDArray[np.integer], top: Units, total: int, subtask: str
 ) -> dict[str, float]:
     """Sim_cand and both Sim_all of one example, without any other example's sets in memory.
 
-    The overlaps with all sets add up to ``counts`` [units]: how many of the ``total`` sentences of the
-    subtask locate each unit. ``top`` is x_all, the top units of the mean scores; Sim(x_all, x) is the
+    The overlaps with all sets add up to ``located_counts`` [units]: how many of the ``total`` sentences of
+    the subtask locate each unit. ``top`` is x_all, the top units of the mean scores; Sim(x_all, x) is the
     paper's shortcut for Sim_all.
     """
     set_size = len(top)
     other_sentences = total - len(sets)
     similarities = similarity_matrix(sets)
-    similarity_to_all = [counts[units].sum() / set_size for units in sets]
+    similarity_to_all = [located_counts[units].sum() / set_size for units in sets]
     similarity_to_others = similarity_to_all - similarities.sum(axis=1)
-    is_top = np.zeros(len(counts), dtype=bool)
+    is_top = np.zeros(len(located_counts), dtype=bool)
     is_top[top] = True
     own_sentences = np.arange(len(sets))[None]
     return {

@@ -220,9 +220,9 @@ def spread_text(
     return named_rows(pd.DataFrame(columns))
 
 
-def locality_text(table: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
+def locality_text(tests: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
     """``metrics.locality_table`` as rounded text, a row per locator, and its ``profile_twins`` below."""
-    rows_by_pairing = table.set_index("locator").groupby("pairing")
+    rows_by_pairing = tests.set_index("locator").groupby("pairing")
     same_fact = rows_by_pairing.get_group("own")
     other_facts = rows_by_pairing.get_group("other")
     difference = rows_by_pairing.get_group("specific")
@@ -233,9 +233,9 @@ def locality_text(table: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
         "p": same_fact["p_value"].map("{:.3f}".format),
         "mean curves": same_fact["average"].map(signed),
     }
-    shown = named_rows(pd.DataFrame(columns, index=same_fact.index))
+    shown_columns = named_rows(pd.DataFrame(columns, index=same_fact.index))
     twin_notes = [f"{LABELS[twin]}: as {LABELS[original]}" for twin, original in twins.items()]
-    noted = with_note(shown, *twin_notes)
+    noted = with_note(shown_columns, *twin_notes)
     return with_power(noted, difference["could_show"], difference["n"], digits=2)
 
 
@@ -248,24 +248,28 @@ def size_table(source: str) -> pd.DataFrame:
     chains = examples["relevance"]
     random = examples["unbiasedness"]
     lengths = {
-        "c": [len(text.split()) for example in facts for text in example.prompts],
+        "c": [len(prompt.split()) for example in facts for prompt in example.prompts],
         "r": [len(example.chain_prompt.split()) for example in chains],
-        "u": [len(text.split()) for text in random],
+        "u": [len(prompt.split()) for prompt in random],
     }
-    ours = {
+    our_values = {
         "relations": {
             "c": len({example.fact[1] for example in facts}),
-            "r": len({label for example in chains for label in example.chain[1::2]}),
+            "r": len({relation for example in chains for relation in example.chain[1::2]}),
         },
-        "average length": {letter: sum(words) / len(words) for letter, words in lengths.items()},
+        "average length": {
+            letter: sum(word_counts) / len(word_counts) for letter, word_counts in lengths.items()
+        },
         "examples": {"c": len(facts), "r": len(chains), "u": len(random)},
     }
     paper = published_table("klob_table_1").pivot(index="subtask", columns="metric", values="value")
     columns = {}
-    for whose, table in (("paper", paper), (source, pd.DataFrame(ours))):
-        for name in ours:
+    for whose, values_by_letter in (("paper", paper), (source, pd.DataFrame(our_values))):
+        for name in our_values:
             number_format = "{:.2f}" if name == "average length" else "{:,.0f}"
-            columns[f"{name}, {whose}"] = table[name].map(number_format.format, na_action="ignore")
+            columns[f"{name}, {whose}"] = values_by_letter[name].map(
+                number_format.format, na_action="ignore"
+            )
     return pd.DataFrame(columns).fillna("")
 
 
@@ -275,14 +279,16 @@ def made_of(run: Run) -> str:
     for table_name, settings in run.about.settings.items():
         key = TableKey.parse(table_name)
         if key.kind == "similarities":
-            counts = settings["counts"].items()
-            counts_text = ", ".join(f"{count or 'all'} {subtask}" for subtask, count in counts)
+            example_counts = settings["counts"].items()
+            counts_text = ", ".join(
+                f"{count or 'all'} {subtask}" for subtask, count in example_counts
+            )
             locators_by_counts.setdefault(counts_text, []).append(key.method)
-    most_common, *others = sorted(
+    most_common, *less_common = sorted(
         locators_by_counts, key=lambda counts_text: -len(locators_by_counts[counts_text])
     )
     made_of_words = f"{made_with(run)}, {most_common}"
-    for counts_text in others:
+    for counts_text in less_common:
         made_of_words += f"; {', '.join(locators_by_counts[counts_text])}: {counts_text}"
     return made_of_words
 
@@ -294,14 +300,16 @@ def made_with(run: Run) -> str:
     return f"ours: {words}, {source['dtype']} on {source['device']}, {source['dataset']}"
 
 
-def named_rows(table: pd.DataFrame) -> pd.DataFrame:
+def named_rows(by_locator: pd.DataFrame) -> pd.DataFrame:
     """Rows in the order of the locators, under their printed names, and what is no locator below them."""
-    locators = [name for name in LABELS if name in table.index]
-    others = [name for name in table.index if name not in LABELS]
-    ordered = table.loc[[*locators, *others]]
-    ordered.index = pd.Index([LABELS.get(name, name) for name in ordered.index], name="locator")
-    ordered.columns.name = None
-    return ordered
+    locators = [name for name in LABELS if name in by_locator.index]
+    other_rows = [name for name in by_locator.index if name not in LABELS]
+    ordered_rows = by_locator.loc[[*locators, *other_rows]]
+    ordered_rows.index = pd.Index(
+        [LABELS.get(name, name) for name in ordered_rows.index], name="locator"
+    )
+    ordered_rows.columns.name = None
+    return ordered_rows
 
 
 def signed(value: float) -> str:
@@ -309,9 +317,9 @@ def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _interval_text(row: pd.Series) -> str:
-    if pd.isna(row["mean"]):
+def _interval_text(estimate: pd.Series) -> str:
+    if pd.isna(estimate["mean"]):
         return "n/a"
-    if pd.isna(row["low"]):
-        return signed(row["mean"])
-    return f"{signed(row['mean'])} ({signed(row['low'])} … {signed(row['high'])})"
+    if pd.isna(estimate["low"]):
+        return signed(estimate["mean"])
+    return f"{signed(estimate['mean'])} ({signed(estimate['low'])} … {signed(estimate['high'])})"

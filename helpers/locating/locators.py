@@ -60,8 +60,8 @@ class Locator(ABC):
         """Shape whose product is the number of units: (layers, neurons, parameters) as far as fine."""
         sizes = layout.blocks, layout.intermediate_size, layout.hidden_size
         shape = sizes[: GRANULARITIES.index(self.granularity) + 1]
-        if (entries := int(np.prod(shape))) > MOST_ENTRIES:
-            raise LocatorError(f"{entries:,} weights are too many: take layers or neurons")
+        if (entry_count := int(np.prod(shape))) > MOST_ENTRIES:
+            raise LocatorError(f"{entry_count:,} weights are too many: take layers or neurons")
         return shape
 
     def settings(self) -> dict[str, object]:

@@ -108,13 +108,13 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
 
 
 def _tests_of_objectives(
-    metrics: ByVariant, editors: Sequence[str], label: str
+    metrics: ByVariant, editors: Sequence[str], editor_label: str
 ) -> list[JudgedTest]:
     """What each objective helps, tested for one editor (by its label), corrected for those of all."""
     return [
         test
         for test in _judged(objective_findings(metrics, editors))
-        if test.evidence.finding == EVERY_OBJECTIVE and test.evidence.editor == label
+        if test.evidence.finding == EVERY_OBJECTIVE and test.evidence.editor == editor_label
     ]
 
 
@@ -144,7 +144,7 @@ def _draw_objectives(axes: Axes, tests: Sequence[JudgedTest], variants: Sequence
     axes.set_xlabel("change without the objective [points]\n→ worse")
 
 
-def _worse_without(tests: Sequence[JudgedTest], label: str) -> str:
+def _worse_without(tests: Sequence[JudgedTest], editor_label: str) -> str:
     """Which of an editor's measures are worse without which objective, in words."""
     worse = [
         f"{METRICS[test.evidence.metric].symbol} {test.evidence.higher}"
@@ -152,7 +152,7 @@ def _worse_without(tests: Sequence[JudgedTest], label: str) -> str:
         if test.holds
     ]
     worse_words = " and ".join(worse) or "AFF or ANF"
-    return f"{label}+APP: higher {worse_words} ({len(worse)} of {len(tests)} tests hold)"
+    return f"{editor_label}+APP: higher {worse_words} ({len(worse)} of {len(tests)} tests hold)"
 
 
 @_ablation(
@@ -291,32 +291,32 @@ def _last_in_words(metrics: Mapping[TableKey, pd.DataFrame], editors: Sequence[s
 
 def _curves(
     metrics: Sequence[str],
-    groups: Sequence[Mapping[str, Mapping[str, pd.DataFrame]]],
-    label: str,
+    curves_of_rows: Sequence[Mapping[str, Mapping[str, pd.DataFrame]]],
+    axis_label: str,
 ) -> Figure:
     """A row of panels a group, a panel a metric, a line a method with 95 % intervals.
 
-    A group has, by method, a table of metrics for each tick of the x axis; ``label`` is the axis's.
+    A group has, by method, a table of metrics for each tick of the x axis; ``axis_label`` is the axis's.
     """
-    ticks = _ticks_of(groups)
-    shape = (len(groups), len(metrics))
-    size = (7.6, 1.9 * len(groups) + 1.1)
+    ticks = _ticks_of(curves_of_rows)
+    shape = (len(curves_of_rows), len(metrics))
+    size = (7.6, 1.9 * len(curves_of_rows) + 1.1)
     fig, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey=True)
-    for row, (curves, panels) in enumerate(zip(groups, grid, strict=True), start=1):
+    for row, (curves, panels) in enumerate(zip(curves_of_rows, grid, strict=True), start=1):
         for axes, metric in zip(panels, metrics, strict=True):
             _draw_curves(axes, metric, curves, ticks)
             axes.set_title(METRICS[metric].label if row == 1 else "")
-            axes.set_xlabel(label if row == len(groups) else "")
+            axes.set_xlabel(axis_label if row == len(curves_of_rows) else "")
             axes.set(xticks=range(len(ticks)), xticklabels=ticks, ylim=(-3, 105))
         panels[0].set_ylabel("mean over records [%]")
         panels[-1].legend(**AT_RIGHT)
     return fig
 
 
-def _ticks_of(groups: Sequence[Mapping[str, Mapping[str, pd.DataFrame]]]) -> list[str]:
+def _ticks_of(curves_of_rows: Sequence[Mapping[str, Mapping[str, pd.DataFrame]]]) -> list[str]:
     """The ticks of all curves, each once."""
     ticks: dict[str, None] = {}
-    for curves in groups:
+    for curves in curves_of_rows:
         for tables_by_tick in curves.values():
             ticks |= dict.fromkeys(tables_by_tick)
     return list(ticks)

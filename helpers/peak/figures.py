@@ -146,15 +146,16 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
     )
 
 
-def _still_ahead_in_words(tables: Mapping[str, pd.DataFrame]) -> str:
+def _still_ahead_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -> str:
     """After how many methods correct answers are more probable than hard false ones, where that is tested."""
     contrasts = [
-        paired(table["hard_after"], table["correct_after"], "fraction") for table in tables.values()
+        paired(table["hard_after"], table["correct_after"], "fraction")
+        for table in probabilities_by_method.values()
     ]
     if any(contrast.too_few_relations for contrast in contrasts):
         return f"No test by relation: the records are of {contrasts[0].relations} relations"
     ahead_count = sum(is_positive(contrast) for contrast in contrasts)
-    after_words = f"After {ahead_count} of {len(tables)} methods"
+    after_words = f"After {ahead_count} of {len(probabilities_by_method)} methods"
     return f"{after_words} the correct answers are still more probable than the hard false ones"
 
 
@@ -165,10 +166,10 @@ def paper_against_ours(
     """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
     runs_in_order = sorted(runs, key=_of_another_model)
     metrics = metrics_of_runs(runs_in_order, answer_filter=answer_filter)
-    ours = _methods_of_tables(metrics)
+    our_metrics = _methods_of_tables(metrics)
     fig, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
     for dataset, panels_of_dataset in zip(DATASETS, panels, strict=True):
-        _draw_dataset(panels_of_dataset, dataset, ours)
+        _draw_dataset(panels_of_dataset, dataset, our_metrics)
     row_labels = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
     panels[0, 0].set_yticks(range(len(row_labels), 0, -1), row_labels)
     _legend_of_models(panels)
@@ -176,7 +177,7 @@ def paper_against_ours(
     small_print += ", where there are eight relations or more"
     small_print += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
     small_print += _ending(runs, answer_filter)
-    caption = f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {small_print}"
+    caption = f"Means in percent, 95 % intervals, {_counts_of_records(our_metrics)}. {small_print}"
     return with_caption(fig, _effect_of_app(metrics), caption)
 
 
@@ -207,9 +208,9 @@ def _effect_of_app(runs: Runs) -> str:
     )
 
 
-def _draw_dataset(panels: Sequence[Axes], dataset: str, ours: Runs) -> None:
+def _draw_dataset(panels: Sequence[Axes], dataset: str, our_metrics: Runs) -> None:
     """A data set's panels, one an editor: the paper's bands and the intervals of our models."""
-    our_runs = {run_key: metrics for run_key, metrics in ours.items() if dataset in run_key}
+    our_runs = {run_key: metrics for run_key, metrics in our_metrics.items() if dataset in run_key}
     printed_tables = pd.concat(paper_setting("", dataset).values())
     for editor, axes in zip(IN_TABLES, panels, strict=True):
         for app_index, method in enumerate((editor, f"{editor}+APP")):
@@ -242,7 +243,7 @@ def _legend_of_models(panels: Any) -> None:
 
 
 def _paper_marks(
-    axes: Axes, app_index: int, method: str, papers_values: pd.DataFrame, ours: Runs
+    axes: Axes, app_index: int, method: str, papers_values: pd.DataFrame, our_metrics: Runs
 ) -> None:
     """A method's band and intervals, a row a metric: plain ones (``app_index`` 0) above those with APP."""
     heights = np.arange(len(_PAPER_ROWS), 0, -1) + 0.2 - 0.4 * app_index
@@ -256,7 +257,7 @@ def _paper_marks(
         band_ends = range_of_metric["max"] + 0.7
         band_label = f"paper's models, {app_words}"
         axes.hlines(heights, band_starts, band_ends, label=band_label, **band_style)
-    for model_index, ((model, _), metrics) in enumerate(ours.items()):
+    for model_index, ((model, _), metrics) in enumerate(our_metrics.items()):
         if method in metrics:
             estimates = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
             mark_style: dict[str, Any] = {**ACROSS, "fmt": MARKERS[model_index], "color": colour}
@@ -266,7 +267,7 @@ def _paper_marks(
                 "capsize": 0,
                 "clip_on": False,
             }
-            heights_of_model = heights + 0.05 * (len(ours) - 1 - 2 * model_index)
+            heights_of_model = heights + 0.05 * (len(our_metrics) - 1 - 2 * model_index)
             marked(axes, heights_of_model, rows_of(estimates), **mark_style)
 
 
@@ -275,15 +276,17 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
     """The paper's findings on our models: the share of tests by verdict, a panel a run with tests."""
     runs_in_order = sorted(runs, key=_of_another_model)
     metrics_by_run = metrics_of_runs(runs_in_order, answer_filter=answer_filter)
-    counts = verdict_counts(metrics_by_run)
-    if counts.empty:  # no run has enough relations
-        counts = verdict_counts(metrics_by_run, with_undecided=True)
-    findings = _from_least_to_most_held(counts)
-    tested_runs = counts.index.unique("run")
+    verdicts_by_run = verdict_counts(metrics_by_run)
+    if verdicts_by_run.empty:  # no run has enough relations
+        verdicts_by_run = verdict_counts(metrics_by_run, with_undecided=True)
+    findings = _from_least_to_most_held(verdicts_by_run)
+    tested_runs = verdicts_by_run.index.unique("run")
     size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(findings) + 1.2)
     fig, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
     for axes, run_name in zip(panels[0], tested_runs, strict=True):
-        counts_of_run = counts[counts.index.get_level_values("run") == run_name].droplevel("run")
+        counts_of_run = verdicts_by_run[
+            verdicts_by_run.index.get_level_values("run") == run_name
+        ].droplevel("run")
         _draw_verdicts(axes, run_name, counts_of_run.reindex(findings.index))
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
     metrics_of_tested = {
@@ -343,9 +346,11 @@ def _of_another_model(run: Run) -> bool:
     return run.about.source["model"] not in MAIN_RUN
 
 
-def _counts_of_records(ours: Runs) -> str:
+def _counts_of_records(our_metrics: Runs) -> str:
     measured_counts = pd.concat(
-        table[[*_PAPER_ROWS]].count() for metrics in ours.values() for table in metrics.values()
+        table[[*_PAPER_ROWS]].count()
+        for metrics in our_metrics.values()
+        for table in metrics.values()
     )
     return f"n = {measured_counts.min()} to {measured_counts.max()} measurable records"
 
@@ -427,10 +432,12 @@ def rows_of(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFram
     return pd.DataFrame(means_and_ends, columns=["mean", "low", "high"])
 
 
-def list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+def list_marks(axes: Axes, probabilities_by_state: Mapping[str, pd.DataFrame]) -> None:
     """Mean probability of each list before, and after each state from the top, on a log axis."""
-    table_and_moment = {"before": (max(tables.values(), key=len), "before")}
-    table_and_moment |= {list_name: (table, "after") for list_name, table in tables.items()}
+    table_and_moment = {"before": (max(probabilities_by_state.values(), key=len), "before")}
+    table_and_moment |= {
+        list_name: (table, "after") for list_name, table in probabilities_by_state.items()
+    }
     heights = np.arange(len(table_and_moment))[::-1]
     for list_index, (list_name, list_label) in enumerate(LISTS.items()):
         columns = [table[f"{list_name}_{moment}"] for table, moment in table_and_moment.values()]

@@ -259,31 +259,31 @@ def record_probabilities(
     }
 
 
-def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
+def records_of(scores_table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
     """Each record's scores from a long table, in order of case_id.
 
     P = exp(sum / tokens), the geometric mean over an answer's tokens, as in the authors' code.
     """
-    if (is_undefined := table[["sum_before", "sum_after"]].isna().any(axis=1)).any():
+    if (is_undefined := scores_table[["sum_before", "sum_after"]].isna().any(axis=1)).any():
         raise ValueError(
             "log-probabilities are NaN in the score table, case_id"
-            f" {sorted(set(table.loc[is_undefined, 'case_id']))}; omit those edits"
+            f" {sorted(set(scores_table.loc[is_undefined, 'case_id']))}; omit those edits"
         )
-    if table.duplicated(KEYS).any():
+    if scores_table.duplicated(KEYS).any():
         raise ValueError("the score table holds an answer twice; pass one method's at a time")
-    ordered_rows = table.sort_values(KEYS)
-    sums = ordered_rows[["sum_before", "sum_after"]].to_numpy(float)
-    scores = sums.T / ordered_rows["tokens"].to_numpy(float)
+    ordered_rows = scores_table.sort_values(KEYS)
+    log_sums = ordered_rows[["sum_before", "sum_after"]].to_numpy(float)
+    scores = log_sums.T / ordered_rows["tokens"].to_numpy(float)
     # A list's answers are next to each other: their scores are a slice, without a look at each row.
-    labels = ordered_rows[KEYS[:-1]]
-    starts = np.flatnonzero((labels != labels.shift()).any(axis=1))
-    ends = np.append(starts, len(ordered_rows))[1:]
-    list_places = labels.iloc[starts].itertuples(index=False, name=None)
-    list_spans = zip(list_places, starts, ends, strict=True)
+    prompt_labels = ordered_rows[KEYS[:-1]]
+    list_starts = np.flatnonzero((prompt_labels != prompt_labels.shift()).any(axis=1))
+    list_ends = np.append(list_starts, len(ordered_rows))[1:]
+    list_places = prompt_labels.iloc[list_starts].itertuples(index=False, name=None)
+    list_spans = zip(list_places, list_starts, list_ends, strict=True)
     for case_id, spans_of_record in groupby(list_spans, key=lambda list_span: list_span[0][0]):
         prompts: dict[tuple[str, int], dict[str, Scores]] = {}
-        for (_, role, prompt_index, list_name), start, end in spans_of_record:
-            prompts.setdefault((role, prompt_index), {})[list_name] = scores[:, start:end]
+        for (_, role, prompt_index, list_name), list_start, list_end in spans_of_record:
+            prompts.setdefault((role, prompt_index), {})[list_name] = scores[:, list_start:list_end]
         locality_prompts = [lists for (role, _), lists in prompts.items() if role == "locality"]
         locality_lists = ("locality", "target", "first")
         locality = {
@@ -295,25 +295,30 @@ def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
 
 
 def metrics_table(
-    table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+    scores_table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
     """``record_metrics`` of a long table: one row per case_id (and ``relation``, if it has that column)."""
-    return _by_record(partial(record_metrics, answer_filter=answer_filter), table, list(METRICS))
+    return _by_record(
+        partial(record_metrics, answer_filter=answer_filter), scores_table, list(METRICS)
+    )
 
 
 def method_metrics(
     scores: Mapping[str, pd.DataFrame], answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> dict[str, pd.DataFrame]:
     """``metrics_table`` of each method's scores."""
-    return {method: metrics_table(table, answer_filter) for method, table in scores.items()}
+    return {
+        method: metrics_table(scores_of_method, answer_filter)
+        for method, scores_of_method in scores.items()
+    }
 
 
 def probabilities_table(
-    table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+    scores_table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
     """``record_probabilities`` of every record of a long table: one row per case_id."""
     measure = partial(record_probabilities, answer_filter=answer_filter)
-    return _by_record(measure, table, PROBABILITIES)
+    return _by_record(measure, scores_table, PROBABILITIES)
 
 
 def kind_of_metric(name: str) -> Kind:
@@ -369,15 +374,17 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
     return _mean_or_nan(after[before] if held_before else after)
 
 
-def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    measures_by_case = {case_id: measure(scores) for case_id, scores in records_of(table)}
+def _by_record(
+    measure: Measure, scores_table: pd.DataFrame, columns: Sequence[str]
+) -> pd.DataFrame:
+    measures_by_case = {case_id: measure(scores) for case_id, scores in records_of(scores_table)}
     by_case = pd.DataFrame.from_dict(
         measures_by_case, orient="index", columns=list(columns), dtype=float
     )
     by_case = by_case.rename_axis("case_id")  # with its columns where every edit was given up
-    if "relation" not in table:
+    if "relation" not in scores_table:
         return by_case
-    relations = table.groupby("case_id")["relation"].first()
+    relations = scores_table.groupby("case_id")["relation"].first()
     return by_case.set_index(relations.reindex(by_case.index), append=True)
 
 

@@ -100,7 +100,7 @@ def _parts(placebo: PeakPlacebo, editors: Mapping[str, Editor]) -> Iterator[Part
         yield part_of_records(method_label(method), placebo.run, give_scores, editor)
 
 
-def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
+def placebo_table(own_metrics: Metrics, placebo_metrics: Metrics) -> pd.DataFrame:
     """Means in percent under each record's own edit and under its placebo, and the paired difference.
 
     ``hard - random`` is how much more the hard false answers are confused with the correct ones than
@@ -110,14 +110,16 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
     """
     rows_of_metrics = []
     p_values = []
-    for method in (name for name in own if name in placebo):
+    for method in (name for name in own_metrics if name in placebo_metrics):
         measured_both = {
-            metric: (own[method][metric], placebo[method][metric]) for metric in COMPARED_METRICS
+            metric: (own_metrics[method][metric], placebo_metrics[method][metric])
+            for metric in COMPARED_METRICS
         }
         for factor in ("AFF", "ANF"):
             measured_both[f"{factor} hard - random"] = (
-                own[method][f"{factor}_hard"] - own[method][f"{factor}_random"],
-                placebo[method][f"{factor}_hard"] - placebo[method][f"{factor}_random"],
+                own_metrics[method][f"{factor}_hard"] - own_metrics[method][f"{factor}_random"],
+                placebo_metrics[method][f"{factor}_hard"]
+                - placebo_metrics[method][f"{factor}_random"],
             )
         for metric, (under_own, under_placebo) in measured_both.items():
             placebo_values, own_values = under_placebo.align(under_own, join="inner")

@@ -254,15 +254,15 @@ def contradictions(record: PeakRecord) -> dict[str, list[str]]:
     first_place = {comparable(record.subject): "subject"}
     by_kind: dict[str, list[str]] = defaultdict(list)
     for list_name, answers in record.lists.items():
-        place = f"{_NAME[list_name]} answer"
+        place_of_list = f"{_NAME[list_name]} answer"
         for answer in answers:
             earlier_place = first_place.get(comparable(answer), "")
-            if earlier_place == place:
-                by_kind[f"{place} repeated"].append(answer)
+            if earlier_place == place_of_list:
+                by_kind[f"{place_of_list} repeated"].append(answer)
             elif earlier_place:
                 by_kind[f"{earlier_place} among {_NAME[list_name]}"].append(answer)
             else:
-                first_place[comparable(answer)] = place
+                first_place[comparable(answer)] = place_of_list
     correct_keys = set(map(comparable, record.correct))
     for prompt, answer in record.locality:
         if comparable(answer) not in correct_keys:

@@ -42,12 +42,12 @@ class Evidence:
     @property
     def measure(self) -> str:
         """What is compared, in words: ``AFF hard, ROME: APP - plain``, ``ES - 90, ROME``."""
-        sides = f"{self.higher} - {self.lower}" if self.higher else f"- {self.lower}"
+        compared_sides = f"{self.higher} - {self.lower}" if self.higher else f"- {self.lower}"
         metric = self.metric.replace("_", " ")
         if self.editor:
-            return f"{metric}, {self.editor}: {sides}"
-        compared = f"{metric} {sides}" if metric else sides
-        return f"{compared}, {self.methods}" if self.methods else compared
+            return f"{metric}, {self.editor}: {compared_sides}"
+        metric_and_sides = f"{metric} {compared_sides}" if metric else compared_sides
+        return f"{metric_and_sides}, {self.methods}" if self.methods else metric_and_sides
 
     @property
     def difference(self) -> Estimate:

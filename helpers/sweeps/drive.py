@@ -17,7 +17,7 @@ from helpers.execute import OUTCOME
 from helpers.paths import RUNS, write_whole, written_whole
 from helpers.processes import span_in_words
 from helpers.sweeps.engines import Engine, local_engine, slurm_engine
-from helpers.sweeps.matrix import Group, Job, expand, read_sweep
+from helpers.sweeps.matrix import Job, JobGroup, expand, read_sweep
 from helpers.values import params_of
 
 _AFTER_A_KILL = (
@@ -48,18 +48,18 @@ def run_file(
     """
     sweep = read_sweep(file)
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(sweep, source=str(file), folder=folder, download=not dry_run)
+    job_groups = expand(sweep, source=str(file), folder=folder, download=not dry_run)
     if dry_run:
-        lines_of_needs = list(_lines_of_needs(file, groups, engine, workers))
+        lines_of_needs = list(_lines_of_needs(file, job_groups, engine, workers))
         shell_lines = [
             f"runs in the cluster's shell: {shell_command}" for shell_command in sweep.shell
         ]
-        return [*status_lines(status(groups)), *lines_of_needs, *shell_lines], False
-    for group in groups:
-        run = group.table_job.run
+        return [*status_lines(status(job_groups)), *lines_of_needs, *shell_lines], False
+    for job_group in job_groups:
+        run = job_group.table_job.run
         for editor in sweep.editors:  # each is a run of its own
             params_of(run.notebook, {**run.params, "methods": [editor]}).check(file)
-    device = groups[0].table_job.run.params["device"]
+    device = job_groups[0].table_job.run.params["device"]
     if sweep.shell and not allow_shell:
         raise UserError(
             f"{file} has commands for a cluster's shell ({'; '.join(sweep.shell)}): read them,"
@@ -71,20 +71,20 @@ def run_file(
     else:
         chosen_engine = local_engine(device, workers)
     with sole_use(folder):
-        run_sweep(groups, chosen_engine, resume=resume)
-        states = status(groups)
-        lines = [*status_lines(states), *merged_tables(groups, folder / "tables.csv")]
+        run_sweep(job_groups, chosen_engine, resume=resume)
+        states = status(job_groups)
+        lines = [*status_lines(states), *merged_tables(job_groups, folder / "tables.csv")]
     return lines, bool((states["state"] != "done").any())
 
 
 def _lines_of_needs(
-    file: Path, groups: Sequence[Group], engine: str, workers: int | None
+    file: Path, job_groups: Sequence[JobGroup], engine: str, workers: int | None
 ) -> Iterator[str]:
     """What the doctor finds about the runs, each once; a ``UserError`` for what can run nowhere."""
     runs_here = engine == "local"
     findings: list[Finding] = []
-    for group in groups:
-        run = group.table_job.run
+    for job_group in job_groups:
+        run = job_group.table_job.run
         on_gpu = run.params["device"].startswith("cuda")
         copies_of_model = 1 if on_gpu else workers or 1  # of the model on one device
         params = params_of(run.notebook, run.params)
@@ -101,7 +101,7 @@ def _lines_of_needs(
 def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
     """Lines about how far a sweep is, and whether it runs now; nothing is run or written."""
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(read_sweep(file), source=str(file), folder=folder, download=False)
+    job_groups = expand(read_sweep(file), source=str(file), folder=folder, download=False)
     if not folder.is_dir():
         return [f"{file} was never started in {folder}; start it: python -m helpers sweep {file}"]
     try:
@@ -109,7 +109,7 @@ def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
             activity = "no sweep is running; resume it with --resume"
     except UserError:
         activity = "a sweep is running"
-    return [*status_lines(status(groups)), activity]
+    return [*status_lines(status(job_groups)), activity]
 
 
 @contextmanager
@@ -125,14 +125,14 @@ def sole_use(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) -> None:
+def run_sweep(job_groups: Sequence[JobGroup], engine: Engine, *, resume: bool = False) -> None:
     """Run all jobs; afterwards ``status`` tells how they ended.
 
     Shards wait for what they share, and run without it where it fails: each then reports what is wrong. A
     table whose shards are not all done is omitted: it would make the missing edits one by one. Without
     ``resume`` finished runs run again, which is quick: records in the store are not computed again.
     """
-    for job in _jobs_of(groups):
+    for job in _jobs_of(job_groups):
         params_yaml = yaml.safe_dump(job.run.params, sort_keys=False, allow_unicode=True)
         job.run.params_file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(job.run.params_file, f"# Written by python -m helpers sweep.\n{params_yaml}")
@@ -145,27 +145,29 @@ def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) 
         for _ in tqdm(engine(pending), total=len(pending), unit="run", desc="sweep"):
             pass
 
-    def shards_are_done(group: Group) -> bool:
-        return all(job.done for job in group.shard_jobs)
+    def shards_are_done(job_group: JobGroup) -> bool:
+        return all(job.done for job in job_group.shard_jobs)
 
-    unfinished = [group for group in groups if not (resume and shards_are_done(group))]
-    run_jobs([job for group in unfinished for job in group.shared_jobs])
-    run_jobs([job for group in groups for job in group.shard_jobs])
-    run_jobs([group.table_job for group in groups if shards_are_done(group)])
-
-
-def _jobs_of(groups: Sequence[Group]) -> list[Job]:
-    return [job for group in groups for job in group.jobs]
+    unfinished = [
+        job_group for job_group in job_groups if not (resume and shards_are_done(job_group))
+    ]
+    run_jobs([job for job_group in unfinished for job in job_group.shared_jobs])
+    run_jobs([job for job_group in job_groups for job in job_group.shard_jobs])
+    run_jobs([job_group.table_job for job_group in job_groups if shards_are_done(job_group)])
 
 
-def status(groups: Sequence[Group]) -> pd.DataFrame:
+def _jobs_of(job_groups: Sequence[JobGroup]) -> list[Job]:
+    return [job for job_group in job_groups for job in job_group.jobs]
+
+
+def status(job_groups: Sequence[JobGroup]) -> pd.DataFrame:
     """How each run is doing, a row a run.
 
     Columns: run, edits, state (waiting, unfinished, done, failed), seconds, error (what went wrong) and
     notebook (the executed one).
     """
     rows_of_jobs = []
-    for job in _jobs_of(groups):
+    for job in _jobs_of(job_groups):
         executed_notebook = job.run.output
         seconds: float | None = None
         error = ""
@@ -206,13 +208,13 @@ def status_lines(states: pd.DataFrame) -> Iterator[str]:
     yield last_line
 
 
-def merged_tables(groups: Sequence[Group], csv_file: Path) -> Iterator[str]:
+def merged_tables(job_groups: Sequence[JobGroup], csv_file: Path) -> Iterator[str]:
     """Lines with the table of each model and data set that is done; all of them go to a CSV file."""
     editing_tables = []
-    for group in groups:
-        if not group.table_job.done:
+    for job_group in job_groups:
+        if not job_group.table_job.done:
             continue
-        table_run = group.table_job.run
+        table_run = job_group.table_job.run
         model_name = table_run.params["model"]
         dataset = table_run.params["dataset"]
         # "editing" is what notebook 03 calls the table of its run.

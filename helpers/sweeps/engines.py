@@ -51,9 +51,9 @@ def local_engine(device: str, workers: int | None = None) -> Engine:
     return run
 
 
-def worker_environments(device: str, count: int | None = None) -> list[Environment]:
-    """One environment per worker: with cuda for each visible GPU, ``count`` at most."""
-    cpu_environments = shared_cores(1 if count is None else count)
+def worker_environments(device: str, worker_count: int | None = None) -> list[Environment]:
+    """One environment per worker: with cuda for each visible GPU, ``worker_count`` at most."""
+    cpu_environments = shared_cores(1 if worker_count is None else worker_count)
     if not device.startswith("cuda"):
         return cpu_environments
     if device != "cuda":
@@ -68,11 +68,11 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
     gpu_names = [gpu_name for gpu_name in visible_gpus.split(",") if gpu_name.strip()]
     if not gpu_names:
         raise UserError(f"device {device!r}: torch sees no GPU; use cpu")
-    if count is not None and count > len(gpu_names):
+    if worker_count is not None and worker_count > len(gpu_names):
         raise UserError(
-            f"{count} workers, but {len(gpu_names)} GPUs: a GPU holds one run at a time"
+            f"{worker_count} workers, but {len(gpu_names)} GPUs: a GPU holds one run at a time"
         )
-    return [{"CUDA_VISIBLE_DEVICES": gpu_name} for gpu_name in gpu_names[:count]]
+    return [{"CUDA_VISIBLE_DEVICES": gpu_name} for gpu_name in gpu_names[:worker_count]]
 
 
 def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:

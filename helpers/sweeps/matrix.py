@@ -78,7 +78,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Group:
+class JobGroup:
     """The runs of one model and data set.
 
     ``shared_jobs`` make what several shards need, before the first of them runs. ``table_job`` runs once all
@@ -118,7 +118,7 @@ def expand(
     folder: Path,
     notebook: Path | None = None,
     download: bool = True,
-) -> list[Group]:
+) -> list[JobGroup]:
     """All runs of a sweep, each checked against the notebook's parameters; nothing is written.
 
     Args:
@@ -167,7 +167,7 @@ def expand(
                     job_params,
                 )
 
-    groups = []
+    job_groups = []
     for dataset in sweep.datasets:
         with chdir(REPOSITORY):  # from where its runs read paths as well
             dataset_size = record_count(dataset, limit=sweep.records, download=download)
@@ -184,12 +184,12 @@ def expand(
             if len(shard_jobs) > 1:
                 shared_jobs = (planned_job(f"{job_prefix}_{SHARED}", 0, all_params, SHARED),)
             table_job = planned_job(f"{job_prefix}_table", 0, all_params)
-            groups.append(Group(shared_jobs, shard_jobs, table_job))
-    name_counts = Counter(job.name for group in groups for job in group.jobs)
+            job_groups.append(JobGroup(shared_jobs, shard_jobs, table_job))
+    name_counts = Counter(job.name for job_group in job_groups for job in job_group.jobs)
     if repeated_names := sorted(
         job_name for job_name, times_used in name_counts.items() if times_used > 1
     ):
         raise UserError(
             f"{source}: two runs would both be called {repeated_names[0]}; drop one of the two"
         )
-    return groups
+    return job_groups

@@ -39,10 +39,12 @@ _ARROW_STYLE: dict[str, Any] = {
 }
 
 
-def edge_states(edit: EditedGraph, facts: pd.DataFrame) -> dict[str, EdgeStates]:
+def edge_states(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[str, EdgeStates]:
     """State of every edge "before" ("known", "unknown") and "after" (``state_of``), by any fact of it."""
     triplet_keys = [Triplet.of(fact).key for fact in edit.facts]
-    facts_of_edit = facts[facts["case_id"] == edit.case_id].sort_values("item")
+    facts_of_edit = fact_probabilities[fact_probabilities["case_id"] == edit.case_id].sort_values(
+        "item"
+    )
     subjects = [subject for subject, _, _ in triplet_keys]
     objects = [object_node for _, _, object_node in triplet_keys]
     facts_with_ends = facts_of_edit.assign(subject=subjects, object=objects)
@@ -61,9 +63,13 @@ def state_words(known_before: bool, known_after: bool) -> str:
     return "unknown" if not known_before else "kept" if known_after else "lost"
 
 
-def deep_edited_up_to(edit: EditedGraph, facts: pd.DataFrame, *, steps: int = 5) -> dict[int, bool]:
+def deep_edited_up_to(
+    edit: EditedGraph, fact_probabilities: pd.DataFrame, *, steps: int = 5
+) -> dict[int, bool]:
     """For each number of steps, whether the known facts after the edit no longer imply the old one."""
-    known_facts = facts[(facts["case_id"] == edit.case_id) & facts["known_after"]]
+    known_facts = fact_probabilities[
+        (fact_probabilities["case_id"] == edit.case_id) & fact_probabilities["known_after"]
+    ]
     graph_left = graph_of_facts([edit.facts[item] for item in known_facts["item"]])
     old_fact = edited_triplet(edit)
     return {
@@ -72,27 +78,31 @@ def deep_edited_up_to(edit: EditedGraph, facts: pd.DataFrame, *, steps: int = 5)
     }
 
 
-def step_table(edit: EditedGraph, facts: pd.DataFrame) -> pd.DataFrame:
+def step_table(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> pd.DataFrame:
     """Chains, deducible and active ones, and IFR by chain length (the paper's Table 2, for any edit)."""
-    chains = metrics.chain_table(facts, metrics.chain_index([edit]))
+    chains = metrics.chain_table(fact_probabilities, metrics.chain_index([edit]))
     column_titles = {"kept": "deducible before", "active": "active after", "value": "IFR"}
     return metrics.recovery_by_steps(chains).rename(columns=column_titles)
 
 
-def ckp_of_edit(edit: EditedGraph, facts: pd.DataFrame) -> tuple[float, int]:
+def ckp_of_edit(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> tuple[float, int]:
     """CKP of the edit (1 without known facts, as defined), and the facts behind it."""
-    terms_of_edit = metrics.terms_of(facts, metrics.chain_index([edit]))
+    terms_of_edit = metrics.terms_of(fact_probabilities, metrics.chain_index([edit]))
     preserved_ratios = terms_of_edit.loc[terms_of_edit["measure"] == "CKP", "ratio"]
     return float(preserved_ratios.mean()) if len(preserved_ratios) else 1.0, len(preserved_ratios)
 
 
-def strongest_chains(edit: EditedGraph, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
+def strongest_chains(
+    edit: EditedGraph, fact_probabilities: pd.DataFrame
+) -> dict[tuple[str, ...], list[float]]:
     """The deducible chain of each length that kept most: entities passed, and each step's p'/p, at most 1."""
     chain_steps = metrics.chain_index([edit])
-    deducible_chains = metrics.chain_table(facts, chain_steps).query("kept")
+    deducible_chains = metrics.chain_table(fact_probabilities, chain_steps).query("kept")
     strongest_first = deducible_chains.sort_values("ratio", ascending=False)
     best_of_length = strongest_first.drop_duplicates("length")
-    facts_of_steps = chain_steps.merge(facts, on=["case_id", "item"]).sort_values("step")
+    facts_of_steps = chain_steps.merge(fact_probabilities, on=["case_id", "item"]).sort_values(
+        "step"
+    )
     share_left = (facts_of_steps["after"] / facts_of_steps["before"]).clip(upper=1)
     chain_numbers = best_of_length.sort_values("length")["chain"]
     shares_of_chains = {}
@@ -103,9 +113,11 @@ def strongest_chains(edit: EditedGraph, facts: pd.DataFrame) -> dict[tuple[str, 
 
 
 @figure("06_chain_samples")
-def chain_samples(edit: EditedGraph, facts: pd.DataFrame, *, caption: str = "") -> Figure:
+def chain_samples(
+    edit: EditedGraph, fact_probabilities: pd.DataFrame, *, caption: str = ""
+) -> Figure:
     """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
-    chains = strongest_chains(edit, facts)
+    chains = strongest_chains(edit, fact_probabilities)
     longest = max(map(len, chains), default=1)
     fig, axes = plt.subplots(figsize=(1.45 * longest, 0.75 * len(chains) + 0.3))
     for row, (entities, shares_left) in enumerate(chains.items()):

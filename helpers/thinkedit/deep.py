@@ -35,7 +35,7 @@ class FurtherQuestion:
     harmless: tuple[str, ...]  # of its kind, from which no chain leads to the original object
 
 
-def further_questions(edit: EditedGraph, kinds: Kinds) -> list[FurtherQuestion]:
+def further_questions(edit: EditedGraph, entities_by_kind: Kinds) -> list[FurtherQuestion]:
     """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
     facts_graph = graph_of_facts(edit.facts)
     nodes_leading_back = nx.ancestors(facts_graph, comparable(edit.original)) | {
@@ -51,7 +51,7 @@ def further_questions(edit: EditedGraph, kinds: Kinds) -> list[FurtherQuestion]:
             first_facts.setdefault(first_fact.prompt, {})[first_fact.key[2]] = first_fact
     questions = []
     for prompt, facts_by_object in first_facts.items():
-        rivals = rivals_of(next(iter(facts_by_object.values())), edit, kinds, most=None)
+        rivals = rivals_of(next(iter(facts_by_object.values())), edit, entities_by_kind, most=None)
         harmless_answers = tuple(
             rival for rival in rivals if comparable(rival) not in nodes_leading_back
         )
@@ -62,7 +62,7 @@ def further_questions(edit: EditedGraph, kinds: Kinds) -> list[FurtherQuestion]:
 
 
 def deep_edits(
-    lm: LanguageModel, edits: Sequence[EditedGraph], kinds: Kinds, *, seed: int = 0
+    lm: LanguageModel, edits: Sequence[EditedGraph], entities_by_kind: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
     """The requests of every edit's deep edit, one for each beginning of its questions, its own first.
 
@@ -70,7 +70,7 @@ def deep_edits(
     unedited model); each question has its own stream of the seed.
     """
     questions_of_edits = [
-        (edit, question) for edit in edits for question in further_questions(edit, kinds)
+        (edit, question) for edit in edits for question in further_questions(edit, entities_by_kind)
     ]
     scored_questions = [
         Question(further.prompt.replace("{}", edit.subject), further.harmless)
@@ -78,7 +78,8 @@ def deep_edits(
     ]
     scores_of_questions = score_answers(lm, scored_questions).groupby("question")
     requests_of_edits = {
-        edit.case_id: {_before_subject(edit.prompt): request_of(edit, kinds)} for edit in edits
+        edit.case_id: {_before_subject(edit.prompt): request_of(edit, entities_by_kind)}
+        for edit in edits
     }
     for (edit, question), (_, answer_scores) in zip(
         questions_of_edits, scores_of_questions, strict=True

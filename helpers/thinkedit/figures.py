@@ -131,10 +131,10 @@ def _kind_of_graph(run: Run, mode: str) -> str:
     return f"{graph_words}, alone" if mode == "independent" else graph_words
 
 
-def _words_of_counts(table: Table, measure: str, terms: str) -> str:
+def _words_of_counts(table: Table, measure: str, kind_of_terms: str) -> str:
     """How many edits are behind a measure, and how many terms (chains, facts) they have together."""
     edit_count = _largest_count(table, f"{measure} edits")
-    return f"{_largest_count(table, f'{measure} terms')} {terms} of {edit_count} edits"
+    return f"{_largest_count(table, f'{measure} terms')} {kind_of_terms} of {edit_count} edits"
 
 
 def _largest_count(table: Table, column: str) -> int:
@@ -171,13 +171,13 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
 
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), counts_of, rule, mode)
     columns = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
-    marks = {
+    marks_by_title = {
         panel.title: {label: Mark(column, panel.table) for label, column in columns.items()}
         for panel in panels
     }
     note = "IFR, mean over edits, at most 1 each; square-root scale; counted: edits with both, after Holm's"
     caption = _caption_with_notes(runs, rule, "exact", notes=f"{note} correction")
-    fig = _dots(marks)
+    fig = _dots(marks_by_title)
     for axes in fig.axes:
         axes.set_xscale("function", functions=_SQUARE_ROOT_SCALE)
         axes.set(xlim=(-0.001, 1.02), xticks=_TICKS_OF_SHARES)
@@ -189,8 +189,8 @@ def _more_left_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
     """For how many methods more is left along chains, by whose the graphs are."""
     more_left = []
     for kind, runs_of_kind in _by_kind(runs).items():
-        terms = _terms_without_app(runs_of_kind, rule)
-        verdicts = tables.longer_table(terms, mode=mode).table["Holm"]
+        measure_terms = _terms_without_app(runs_of_kind, rule)
+        verdicts = tables.longer_table(measure_terms, mode=mode).table["Holm"]
         more_left.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
     return (
         "Significantly more is left along chains than at the direct question:"
@@ -266,7 +266,7 @@ def what_is_left(
     }
     models = sorted(table["model"].unique(), key=_order_of_size)
     by_model = {model: table[table["model"] == model] for model in models}
-    marks = {
+    marks_by_title = {
         title: {model: Mark(measure, of_model) for model, of_model in by_model.items()}
         for title, measure in titles.items()
     }
@@ -278,7 +278,7 @@ def what_is_left(
     note = f"n of edits, by panel: {counts}; ratios: mean over edits, at most 1 each"
     note += "\ntitle: intervals of the last two panels are apart"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    fig = _dots(marks, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    fig = _dots(marks_by_title, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
     return style.with_caption(fig, _less_of_own_in_words(table), caption)
 
 
@@ -305,8 +305,8 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known =
     )
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    marks = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
-    fig = _dots(marks, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    marks_by_title = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
+    fig = _dots(marks_by_title, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
     return style.with_caption(fig, _lowest_in_words(panels), caption)
 
 
@@ -366,8 +366,10 @@ def _draw_points(axes: Axes, table: Table) -> None:
 
 def _differences_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
     """How many of the methods' differences from MEMIT are significant."""
-    terms = _terms_without_app(runs, rule)
-    tested_differences = tables.difference_table(terms, terms, mode=mode, than="memit").table
+    measure_terms = _terms_without_app(runs, rule)
+    tested_differences = tables.difference_table(
+        measure_terms, measure_terms, mode=mode, than="memit"
+    ).table
     is_significant = tested_differences["Holm"] != INCONCLUSIVE
     return (
         f"On KnowGIC {is_significant.sum()} of {len(tested_differences)} differences from MEMIT in IFR or"
@@ -421,9 +423,11 @@ def _links_left() -> dict[str, pd.Series]:
     return links_left
 
 
-def _grid(count: int, columns: int = 3, *, row_height: float = 2.2) -> tuple[Figure, list[Axes]]:
+def _grid(
+    panel_count: int, columns: int = 3, *, row_height: float = 2.2
+) -> tuple[Figure, list[Axes]]:
     """A figure of as many panels, row by row, that share their scales; ``row_height`` is in inches."""
-    row_count = -(-count // columns)
+    row_count = -(-panel_count // columns)
     fig, grid = plt.subplots(
         row_count,
         columns,
@@ -432,10 +436,10 @@ def _grid(count: int, columns: int = 3, *, row_height: float = 2.2) -> tuple[Fig
         sharey=True,
         squeeze=False,
     )
-    for number, axes in enumerate(grid.flat):
+    for panel_index, axes in enumerate(grid.flat):
         axes.tick_params(labelbottom=True)
-        axes.set_visible(number < count)
-    return fig, list(grid.flat)[:count]
+        axes.set_visible(panel_index < panel_count)
+    return fig, list(grid.flat)[:panel_count]
 
 
 def _legend(fig: Figure, grid: Sequence[Axes]) -> None:

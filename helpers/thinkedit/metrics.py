@@ -74,10 +74,10 @@ def chain_index(edits: Sequence[EditedGraph]) -> Table:
     return Table(rows_of_steps, columns=["case_id", "chain", "step", "item", "own"])
 
 
-def facts_table(before: Table, after: Table, *, rule: Known = DEFAULT) -> Table:
+def facts_table(scores_before: Table, scores_after: Table, *, rule: Known = DEFAULT) -> Table:
     """Probabilities ``before`` and ``after`` of each (case_id, item); ``known_before``, ``known_after``."""
-    facts_before = _known_facts(before, "before", rule)
-    facts_after = _known_facts(after, "after", rule)
+    facts_before = _known_facts(scores_before, "before", rule)
+    facts_after = _known_facts(scores_after, "after", rule)
     return facts_before.merge(facts_after, on=_FACT, validate="1:1")
 
 
@@ -94,12 +94,14 @@ def _known_facts(scores: Table, moment: str, rule: Known) -> Table:
     return fact_scores[_FACT].assign(**{moment: probability, f"known_{moment}": is_known})
 
 
-def chain_table(facts: Table, chains: Table) -> Table:
+def chain_table(fact_probabilities: Table, steps_of_chains: Table) -> Table:
     """Fold the facts of ``facts_table`` into the chains of ``chain_index``, a row per (edit, chain):
     ``length``, ``before`` (R), ``after`` (R'), ``kept`` (all steps known before: deducible), ``active`` (all
     known after), ``ratio`` (R'/R, NaN unless kept).
     """
-    chain_steps = chains.merge(facts, on=_FACT, validate="m:1").rename(columns={"case_id": "edit"})
+    chain_steps = steps_of_chains.merge(fact_probabilities, on=_FACT, validate="m:1").rename(
+        columns={"case_id": "edit"}
+    )
     by_chain = chain_steps.groupby(["edit", "chain"], sort=True).agg(
         length=("step", "size"),
         before=("before", "prod"),
@@ -112,14 +114,14 @@ def chain_table(facts: Table, chains: Table) -> Table:
     return by_chain.reset_index()
 
 
-def terms_of(facts: Table, chains: Table) -> Table:
+def terms_of(fact_probabilities: Table, steps_of_chains: Table) -> Table:
     """What the measures are means of: ``measure``, ``edit``, ``length``, ``ratio`` and ``weight``.
 
     "IFR" has deducible chains, "CKP" known facts about other subjects, ``DIRECT`` and ``OWN`` those about the
     edited one (beyond the paper). ``DEEP`` is 1 for an edit after which no chain of two steps or more is
     active (Definition 2), of those with a deducible one before.
     """
-    chains_of_edits = chain_table(facts, chains)
+    chains_of_edits = chain_table(fact_probabilities, steps_of_chains)
     recovered_chains = chains_of_edits.loc[
         chains_of_edits["kept"], ["edit", "length", "ratio"]
     ].assign(measure="IFR")
@@ -127,20 +129,28 @@ def terms_of(facts: Table, chains: Table) -> Table:
         chains_of_edits[chains_of_edits["length"] > 1].groupby("edit")[["kept", "active"]].any()
     )
     deep_edited = 1.0 - longer_chains.loc[longer_chains["kept"], "active"].astype(float)
-    is_direct = ~chains.duplicated(["case_id", "chain"], keep=False)
-    kinds_of_facts = chains.assign(direct=is_direct).groupby(_FACT)[["own", "direct"]].any()
-    known_facts = facts[facts["known_before"]].join(kinds_of_facts, on=_FACT, how="inner")
+    is_direct = ~steps_of_chains.duplicated(["case_id", "chain"], keep=False)
+    kinds_of_facts = (
+        steps_of_chains.assign(direct=is_direct).groupby(_FACT)[["own", "direct"]].any()
+    )
+    known_facts = fact_probabilities[fact_probabilities["known_before"]].join(
+        kinds_of_facts, on=_FACT, how="inner"
+    )
     measure_by_subject = known_facts["own"].map({True: OWN, False: "CKP"})
     measure_of_fact = measure_by_subject.mask(known_facts["own"] & known_facts["direct"], DIRECT)
     share_left = known_facts["after"] / known_facts["before"]
     preserved_facts = Table(
         {"edit": known_facts["case_id"], "ratio": share_left, "measure": measure_of_fact}
     )
-    single = [preserved_facts, deep_edited.rename("ratio").reset_index().assign(measure=DEEP)]
-    terms = pd.concat(
-        [recovered_chains, *(part.assign(length=1) for part in single)], ignore_index=True
+    terms_of_facts = [
+        preserved_facts,
+        deep_edited.rename("ratio").reset_index().assign(measure=DEEP),
+    ]
+    measure_terms = pd.concat(
+        [recovered_chains, *(table_of_terms.assign(length=1) for table_of_terms in terms_of_facts)],
+        ignore_index=True,
     )
-    return terms.assign(weight=terms["length"] ** -0.5)
+    return measure_terms.assign(weight=measure_terms["length"] ** -0.5)
 
 
 def success_terms(scores: Table) -> Table:
@@ -160,9 +170,11 @@ def success_terms(scores: Table) -> Table:
     return shares.assign(weight=1.0, length=1)
 
 
-def sums_of(terms: Table, key: str = "edit") -> Table:
+def sums_of(measure_terms: Table, key: str = "edit") -> Table:
     """Numerator ``top`` and denominator ``bottom`` of a measure in each group."""
-    weighted_terms = terms.assign(top=terms["ratio"] * terms["weight"], bottom=terms["weight"])
+    weighted_terms = measure_terms.assign(
+        top=measure_terms["ratio"] * measure_terms["weight"], bottom=measure_terms["weight"]
+    )
     return weighted_terms.groupby(key, sort=True, as_index=False)[["top", "bottom"]].sum()
 
 
@@ -180,17 +192,19 @@ def recovery_by_steps(folded: Table) -> Table:
     return counts_by_steps.assign(value=sums_of_kept["top"] / sums_of_kept["bottom"]).reset_index()
 
 
-def capped_mean(sums: Table) -> Estimate:
+def capped_mean(sums_of_edits: Table) -> Estimate:
     """Mean over edits of each edit's own ratio, at most 1: the measure that claims and verdicts use.
 
     No edit weighs more than another, and none more than 1, whatever it holds.
     """
-    return fraction_interval(capped_ratios(sums))
+    return fraction_interval(capped_ratios(sums_of_edits))
 
 
-def capped_ratios(sums: Table) -> pd.Series:
+def capped_ratios(sums_of_edits: Table) -> pd.Series:
     """min(1, top / bottom) of every edit, by its number."""
-    ratio_of_edit = sums.set_index("edit")["top"] / sums.set_index("edit")["bottom"]
+    ratio_of_edit = (
+        sums_of_edits.set_index("edit")["top"] / sums_of_edits.set_index("edit")["bottom"]
+    )
     return ratio_of_edit.clip(upper=1.0)
 
 
@@ -210,15 +224,18 @@ class Pooled:
         return f"{self.ratio:.2f} ({range_words}{100 * self.share:.0f} %)"
 
 
-def pooled(sums: Table) -> Pooled:
+def pooled(sums_of_edits: Table) -> Pooled:
     """The ratio of the sums; NaN without edits, and of one edit no ratio is left without it."""
-    numerators, denominators = sums["top"].to_numpy(float), sums["bottom"].to_numpy(float)
+    numerators, denominators = (
+        sums_of_edits["top"].to_numpy(float),
+        sums_of_edits["bottom"].to_numpy(float),
+    )
     nan = float("nan")
-    if not len(sums):
+    if not len(sums_of_edits):
         return Pooled(nan, nan, nan, nan)
     ratio = float(numerators.sum() / denominators.sum())
     largest_share = float(numerators.max() / numerators.sum()) if numerators.any() else nan
-    if len(sums) < 2:
+    if len(sums_of_edits) < 2:
         return Pooled(ratio, nan, nan, largest_share)
     ratios_without_one = (numerators.sum() - numerators) / (denominators.sum() - denominators)
     return Pooled(

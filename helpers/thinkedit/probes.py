@@ -58,15 +58,15 @@ def kind_asked(edit: EditedGraph) -> str:
 
 def kinds_of(edits: Sequence[EditedGraph]) -> Kinds:
     """Entities of each kind over all edits."""
-    kinds: dict[str, set[str]] = defaultdict(set)
+    entities_by_kind: dict[str, set[str]] = defaultdict(set)
     for edit in edits:
         for fact in edit.facts:
-            kinds[kind_of_question(fact.question)].add(fact.object)
-    return {kind: frozenset(entities) for kind, entities in kinds.items()}
+            entities_by_kind[kind_of_question(fact.question)].add(fact.object)
+    return {kind: frozenset(entities) for kind, entities in entities_by_kind.items()}
 
 
 def rivals_of(
-    fact: ChainFact, edit: EditedGraph, kinds: Kinds, *, most: int | None = OTHER_RIVALS
+    fact: ChainFact, edit: EditedGraph, entities_by_kind: Kinds, *, most: int | None = OTHER_RIVALS
 ) -> tuple[str, ...]:
     """Entities that compete with the fact's object: of its kind, not correct, all of its own graph first.
 
@@ -92,7 +92,7 @@ def rivals_of(
         )
         return [spellings[entity_name] for entity_name in ordered_names]
 
-    rivals_of_kind = competing(kinds.get(kind_of_question(fact.question), ()))
+    rivals_of_kind = competing(entities_by_kind.get(kind_of_question(fact.question), ()))
     if len(rivals_of_kind) < _MIN_RIVALS:
         return tuple(competing(entities_in_graph)[:most])
     if most is None:
@@ -103,10 +103,10 @@ def rivals_of(
     return tuple(rivals_of_kind[: max(most, count_in_graph)])
 
 
-def request_of(edit: EditedGraph, kinds: Kinds) -> EditRequest:
+def request_of(edit: EditedGraph, entities_by_kind: Kinds) -> EditRequest:
     """The edit as editors take it; rivals of the original serve APP as false answers."""
     direct_fact = edit.direct_fact
-    false_answers = rivals_of(direct_fact, edit, kinds)[:5] if direct_fact else ()
+    false_answers = rivals_of(direct_fact, edit, entities_by_kind)[:5] if direct_fact else ()
     return EditRequest(
         edit.subject,
         edit.prompt,
@@ -117,12 +117,14 @@ def request_of(edit: EditedGraph, kinds: Kinds) -> EditRequest:
     )
 
 
-def probes_of(edit: EditedGraph, edits: Sequence[EditedGraph], kinds: Kinds) -> list[Probe]:
+def probes_of(
+    edit: EditedGraph, edits: Sequence[EditedGraph], entities_by_kind: Kinds
+) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     probes: list[Probe] = []
     for item, fact in enumerate(edit.facts):
         new_answer = edit.new if comparable(fact.object) == comparable(edit.original) else None
-        rivals = rivals_of(fact, edit, kinds)
+        rivals = rivals_of(fact, edit, entities_by_kind)
         probes.append(
             Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new_answer, rivals)
         )

@@ -142,14 +142,14 @@ def terms_of_runs(
         keys_of_edits = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
         modes_of_edits = dict.fromkeys(key.mode for key in keys_of_edits if key.mode != AGAIN)
         for key in keys_of_edits:
-            terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
+            measure_terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
             if key.mode == AGAIN:
-                terms_of_second_draw = terms.assign(method=UNEDITED_AGAIN)
+                terms_of_second_draw = measure_terms.assign(method=UNEDITED_AGAIN)
                 tables_of_methods += [
                     terms_of_second_draw.assign(mode=mode) for mode in modes_of_edits
                 ]
             else:
-                tables_of_methods.append(terms.assign(method=key.method, mode=key.mode))
+                tables_of_methods.append(measure_terms.assign(method=key.method, mode=key.mode))
     if not tables_of_methods:
         return Table(columns=[*KEYS, "mode", "measure"], dtype=str)
     return pd.concat(tables_of_methods, ignore_index=True)
@@ -157,81 +157,87 @@ def terms_of_runs(
 
 def _terms_of_table(run: Run, key: TableKey, rule: Known) -> Table:
     """The terms of one method in one mode; of exact scores also those of success."""
-    facts = facts_of(run, key.method, mode=key.mode, rule=rule, estimator=key.kind)
-    terms = metrics.terms_of(facts, run.tables["chains"])
+    fact_probabilities = facts_of(run, key.method, mode=key.mode, rule=rule, estimator=key.kind)
+    measure_terms = metrics.terms_of(fact_probabilities, run.tables["chains"])
     if key.kind != "exact":
-        return terms
-    success = metrics.success_terms(run.tables[str(key)])
-    return pd.concat([terms, success, _of_successful(terms, success)])
+        return measure_terms
+    terms_of_success = metrics.success_terms(run.tables[str(key)])
+    return pd.concat(
+        [measure_terms, terms_of_success, _of_successful(measure_terms, terms_of_success)]
+    )
 
 
-def _of_successful(terms: Table, success: Table) -> Table:
+def _of_successful(measure_terms: Table, terms_of_success: Table) -> Table:
     """The chains of the edits that succeed: of an edit that fails, much is left for another reason."""
-    efficacy = success[success["measure"] == "Efficacy"]
+    efficacy = terms_of_success[terms_of_success["measure"] == "Efficacy"]
     successful = efficacy.loc[efficacy["ratio"] == 1, "edit"]
-    is_ifr_of_successful = (terms["measure"] == "IFR") & terms["edit"].isin(successful)
-    return terms[is_ifr_of_successful].assign(measure=SUCCESSFUL)
+    is_ifr_of_successful = (measure_terms["measure"] == "IFR") & measure_terms["edit"].isin(
+        successful
+    )
+    return measure_terms[is_ifr_of_successful].assign(measure=SUCCESSFUL)
 
 
-def split_app(terms: Table) -> tuple[Table, Table]:
+def split_app(measure_terms: Table) -> tuple[Table, Table]:
     """The methods as they are, and their versions with APP under the same names, to set side by side."""
-    has_app = terms["method"].str.endswith("+app")
-    plain_names = terms["method"].str.removesuffix("+app")
-    return terms[~has_app], terms.assign(method=plain_names)[has_app]
+    has_app = measure_terms["method"].str.endswith("+app")
+    plain_names = measure_terms["method"].str.removesuffix("+app")
+    return measure_terms[~has_app], measure_terms.assign(method=plain_names)[has_app]
 
 
-def by_method(terms: Table, mode: str) -> dict[tuple[str, str], Table]:
+def by_method(measure_terms: Table, mode: str) -> dict[tuple[str, str], Table]:
     """Terms of each (model, method) in one mode; ArchiveError where there are no results of it."""
-    of_mode = terms[terms["mode"] == mode]
+    of_mode = measure_terms[measure_terms["mode"] == mode]
     if of_mode.empty:
-        raise ArchiveError(f"no results of mode {mode!r}; there are {set(terms['mode'])}")
+        raise ArchiveError(f"no results of mode {mode!r}; there are {set(measure_terms['mode'])}")
     terms_by_method = of_mode.groupby(KEYS)
     return {(str(model), str(method)): of_method for (model, method), of_method in terms_by_method}
 
 
-def measure_table(terms: Table, measures: Sequence[str], *, mode: str) -> Table:
+def measure_table(measure_terms: Table, measures: Sequence[str], *, mode: str) -> Table:
     """A row per method. Of each measure its mean over edits (``IFR``) with its 95 % interval (``IFR low``,
     ``IFR high``), the numbers of ``IFR edits`` and ``IFR terms`` (chains or facts), and, of ratios, the
     ``Pooled`` one as the paper takes it (``IFR pooled``).
     """
     rows_of_methods = []
-    for (model, method), terms_of_method in by_method(terms, mode).items():
+    for (model, method), terms_of_method in by_method(measure_terms, mode).items():
         row_of_method: dict[str, object] = {"model": model, "method": method}
         for measure in measures:
             terms_of_measure = terms_of_method[terms_of_method["measure"] == measure]
-            sums = sums_of(terms_of_measure)
+            sums_of_edits = sums_of(terms_of_measure)
             if measure in (*SHARES, DEEP):
                 estimate = share_interval(terms_of_measure["ratio"])
             else:
-                estimate = capped_mean(sums)
+                estimate = capped_mean(sums_of_edits)
                 if measure != SUCCESSFUL:
-                    row_of_method[f"{measure} pooled"] = pooled(sums)
+                    row_of_method[f"{measure} pooled"] = pooled(sums_of_edits)
             row_of_method |= {
                 measure: estimate.mean,
                 f"{measure} low": estimate.low,
                 f"{measure} high": estimate.high,
             }
             row_of_method |= {
-                f"{measure} edits": len(sums),
+                f"{measure} edits": len(sums_of_edits),
                 f"{measure} terms": len(terms_of_measure),
             }
         rows_of_methods.append(row_of_method)
     return ordered(Table(rows_of_methods))
 
 
-def technique_table(terms: Table, *, mode: str) -> Table:
+def technique_table(measure_terms: Table, *, mode: str) -> Table:
     """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method."""
-    measured_shares = [share for share in SHARES if (terms["measure"] == share).any()]
-    return measure_table(terms, [*MEASURES, *measured_shares], mode=mode)
+    measured_shares = [share for share in SHARES if (measure_terms["measure"] == share).any()]
+    return measure_table(measure_terms, [*MEASURES, *measured_shares], mode=mode)
 
 
-def app_table(plain: Table, with_app: Table, *, mode: str) -> Table:
+def app_table(terms_without_app: Table, terms_with_app: Table, *, mode: str) -> Table:
     """Each method that has both, without and with APP, on the same edits: IFR and CKP next to the efficacy
     that they cost.
     """
     edit_columns = [*KEYS, "mode", "edit"]
-    edits_of_both = plain[edit_columns].merge(with_app[edit_columns]).drop_duplicates()
-    terms_by_side = {"without": plain, "with": with_app}
+    edits_of_both = (
+        terms_without_app[edit_columns].merge(terms_with_app[edit_columns]).drop_duplicates()
+    )
+    terms_by_side = {"without": terms_without_app, "with": terms_with_app}
     tables_of_sides = [
         measure_table(terms_of_side.merge(edits_of_both), PRICE, mode=mode).assign(APP=side)
         for side, terms_of_side in terms_by_side.items()
@@ -241,14 +247,14 @@ def app_table(plain: Table, with_app: Table, *, mode: str) -> Table:
     return both_sides
 
 
-def deep_table(terms: Table, *, mode: str) -> Table:
+def deep_table(measure_terms: Table, *, mode: str) -> Table:
     """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
-    return measure_table(terms, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
+    return measure_table(measure_terms, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
 
 
-def length_table(terms: Table, *, mode: str) -> Table:
+def length_table(measure_terms: Table, *, mode: str) -> Table:
     """IFR overall and by chain length (the paper's Table 10), from the deducible chains of each."""
-    chains = terms[terms["measure"] == "IFR"]
+    chains = measure_terms[measure_terms["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
     longer_chains = chains[chains["length"] > 1].assign(measure=LONGER)
     chains_at_each_length = pd.concat([chains.assign(measure=OVERALL), by_length, longer_chains])
@@ -256,8 +262,8 @@ def length_table(terms: Table, *, mode: str) -> Table:
 
 
 def difference_table(
-    terms: Table,
-    other: Table,
+    measure_terms: Table,
+    other_terms: Table,
     *,
     mode: str,
     other_mode: str = "",
@@ -269,9 +275,9 @@ def difference_table(
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
     method that is ``than`` by construction is not compared with it (``distinct``).
     """
-    others_by_method = by_method(other, other_mode or mode)
+    others_by_method = by_method(other_terms, other_mode or mode)
     sums_by_measure = {}
-    for (model, method), second_terms in by_method(terms, mode).items():
+    for (model, method), second_terms in by_method(measure_terms, mode).items():
         first_terms = others_by_method.get((model, than or method))
         is_same_method = method == than or (
             mode not in SEQUENCES and len(distinct([than, method])) == 1
@@ -285,12 +291,12 @@ def difference_table(
     return _table_of_tests(sums_by_measure)
 
 
-def longer_table(terms: Table, *, mode: str) -> ShownTable:
+def longer_table(measure_terms: Table, *, mode: str) -> ShownTable:
     """IFR along chains of two steps or more minus that of the direct question, over edits with both.
 
     A method that is another one by construction is not tested again (``distinct``).
     """
-    evaluated = by_method(terms, mode)
+    evaluated = by_method(measure_terms, mode)
     sums_by_measure = {}
     for (model, method), terms_of_method in evaluated.items():
         methods_of_model = [
@@ -299,70 +305,80 @@ def longer_table(terms: Table, *, mode: str) -> ShownTable:
         if mode not in SEQUENCES and method not in distinct(methods_of_model):
             continue
         chains = terms_of_method[terms_of_method["measure"] == "IFR"]
-        direct = chains[chains["length"] == 1]
-        longer = chains[chains["length"] > 1]
-        sums_by_measure[model, method, "IFR"] = sums_of(direct), sums_of(longer)
+        direct_chains = chains[chains["length"] == 1]
+        longer_chains = chains[chains["length"] > 1]
+        sums_by_measure[model, method, "IFR"] = sums_of(direct_chains), sums_of(longer_chains)
     return _table_of_tests(sums_by_measure)
 
 
-def with_placebos(terms: Table) -> Table:
+def with_placebos(measure_terms: Table) -> Table:
     """The evaluation with a further method for each that has a placebo, such as "rome, placebo"; the one
     given where none is stored.
     """
-    foreign_terms = terms[terms["mode"] == PLACEBO]
+    foreign_terms = measure_terms[measure_terms["mode"] == PLACEBO]
     placebo_names = foreign_terms["method"] + f", {PLACEBO}"
     return pd.concat(
-        [terms, foreign_terms.assign(method=placebo_names, mode="independent")], ignore_index=True
+        [measure_terms, foreign_terms.assign(method=placebo_names, mode="independent")],
+        ignore_index=True,
     )
 
 
-def placebo_differences(terms: Table) -> ShownTable:
+def placebo_differences(measure_terms: Table) -> ShownTable:
     """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
-    if PLACEBO not in set(terms["mode"]):
+    if PLACEBO not in set(measure_terms["mode"]):
         raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
     return difference_table(
-        terms, terms, mode="independent", other_mode=PLACEBO, measures=PLACEBO_MEASURES
+        measure_terms,
+        measure_terms,
+        mode="independent",
+        other_mode=PLACEBO,
+        measures=PLACEBO_MEASURES,
     )
 
 
-def placebo_lines(terms: Table) -> list[str]:
+def placebo_lines(measure_terms: Table) -> list[str]:
     """What a foreign edit gives, a line for each model and method that has a placebo."""
-    if PLACEBO not in set(terms["mode"]):
+    if PLACEBO not in set(measure_terms["mode"]):
         return []
     lines = []
-    for row in measure_table(terms, PLACEBO_MEASURES, mode=PLACEBO).to_dict("records"):
+    for row_of_method in measure_table(measure_terms, PLACEBO_MEASURES, mode=PLACEBO).to_dict(
+        "records"
+    ):
         measures_in_words = []
         for measure in PLACEBO_MEASURES:
             estimate = Estimate(
-                row[measure], row[f"{measure} low"], row[f"{measure} high"], row[f"{measure} edits"]
+                row_of_method[measure],
+                row_of_method[f"{measure} low"],
+                row_of_method[f"{measure} high"],
+                row_of_method[f"{measure} edits"],
             )
             measures_in_words.append(f"{measure} {with_interval(estimate)} (n = {estimate.n})")
-        editor_label = method_label(row["method"])
+        editor_label = method_label(row_of_method["method"])
         lines.append(
-            f"{row['model']}: a foreign edit of {editor_label} gives {'; '.join(measures_in_words)}"
+            f"{row_of_method['model']}: a foreign edit of {editor_label} gives {'; '.join(measures_in_words)}"
         )
     return lines
 
 
-def orders_table(terms: Table) -> Table:
+def orders_table(measure_terms: Table) -> Table:
     """A row for each order of a sequence that was made in several; no rows where none was."""
     tables_of_orders = []
     for order, mode in enumerate(SEQUENCES, start=1):
-        if mode in set(terms["mode"]):
+        if mode in set(measure_terms["mode"]):
             tables_of_orders.append(
-                measure_table(terms, ORDER_MEASURES, mode=mode).assign(order=order)
+                measure_table(measure_terms, ORDER_MEASURES, mode=mode).assign(order=order)
             )
     rows_of_orders = ordered(pd.concat(tables_of_orders, ignore_index=True))
     order_count = rows_of_orders.groupby(KEYS)["order"].transform("size")
     return rows_of_orders[order_count > 1].reset_index(drop=True)
 
 
-def order_lines(terms: Table) -> list[str]:
+def order_lines(measure_terms: Table) -> list[str]:
     """The lowest and the highest mean over the orders of each sequence that was made in several, and their
     difference; last, how many orders the others have.
     """
     lines = []
-    for (model, method), orders in orders_table(terms).groupby(KEYS, sort=False):
+    for (model, method), orders in orders_table(measure_terms).groupby(KEYS, sort=False):
         ranges_in_words = []
         for measure in ORDER_MEASURES:
             lowest = orders[measure].min()
@@ -377,18 +393,18 @@ def order_lines(terms: Table) -> list[str]:
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
 
-def order_differences(terms: Table, *, than: str) -> ShownTable:
+def order_differences(measure_terms: Table, *, than: str) -> ShownTable:
     """Each method's sequence minus that of ``than`` on the same edits, over all pairs of their orders.
 
     No rows where both were made in one order. ``lowest`` and ``highest`` are the pairs' mean differences. A
     ``verdict`` needs the same one in every pair, so its p-value is the pairs' largest one. ``Holm``:
     corrected for the tests of the same measure and model.
     """
-    sequences = _sequences(terms)
+    sequences = _sequences(measure_terms)
     tested_rows = []
-    for (model, method), orders in sequences.items():
+    for (model, method), orders_of_method in sequences.items():
         orders_of_other = sequences.get((model, than), [])
-        pair_count = len(orders_of_other) * len(orders)
+        pair_count = len(orders_of_other) * len(orders_of_method)
         if method == than or pair_count < 2:
             continue
         for measure in ORDER_MEASURES:
@@ -399,7 +415,7 @@ def order_differences(terms: Table, *, than: str) -> ShownTable:
                     measure,
                 )
                 for terms_of_other in orders_of_other
-                for terms_of_method in orders
+                for terms_of_method in orders_of_method
             ]
             mean_differences = [contrast.difference.mean for contrast in contrasts]
             edit_count = contrasts[0].difference.n
@@ -437,12 +453,12 @@ def _ratios_of(terms_of_method: Table, measure: str) -> pd.Series:
     return capped_ratios(sums_of(terms_of_method[terms_of_method["measure"] == measure]))
 
 
-def _sequences(terms: Table) -> dict[tuple[str, str], list[Table]]:
+def _sequences(measure_terms: Table) -> dict[tuple[str, str], list[Table]]:
     """Terms of each order in which the sequence of a (model, method) was made."""
     sequences: dict[tuple[str, str], list[Table]] = {}
     for mode in SEQUENCES:
-        if mode in set(terms["mode"]):
-            for key, terms_of_order in by_method(terms, mode).items():
+        if mode in set(measure_terms["mode"]):
+            for key, terms_of_order in by_method(measure_terms, mode).items():
                 sequences.setdefault(key, []).append(terms_of_order)
     return sequences
 
@@ -522,12 +538,12 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
         for (model, method), terms_of_method in by_method(terms_of_run, "independent").items():
             row_of_method: dict[str, object] = {"model": model, "method": method}
             for measure in MEASURES:
-                sums = sums_of(terms_of_method[terms_of_method["measure"] == measure])
-                ratio_of_edit = capped_ratios(sums)
+                sums_of_edits = sums_of(terms_of_method[terms_of_method["measure"] == measure])
+                ratio_of_edit = capped_ratios(sums_of_edits)
                 ratios_by_wording = ratio_of_edit.set_axis(
                     ratio_of_edit.index.map(wording_of_edit)
                 ).rename_axis("relation")
-                row_of_method[measure] = with_interval(capped_mean(sums))
+                row_of_method[measure] = with_interval(capped_mean(sums_of_edits))
                 wording_count = ratios_by_wording.index.nunique()
                 interval_by_wording = with_interval(fraction_interval(ratios_by_wording))
                 row_of_method[f"{measure}, by wording"] = f"{interval_by_wording} ({wording_count})"
@@ -699,7 +715,7 @@ def as_text(table: Table, *, digits: int = 2) -> ShownTable:
             table[measure], table[f"{measure} low"], table[f"{measure} high"], strict=True
         )
         shown_columns[measure] = [
-            with_interval(Estimate(*values, 0), digits=digits) for values in estimates
+            with_interval(Estimate(*mean_and_ends, 0), digits=digits) for mean_and_ends in estimates
         ]
         if f"{measure} pooled" in table:
             shown_columns[f"{measure}, the paper's pooling"] = table[f"{measure} pooled"].map(str)

@@ -135,10 +135,10 @@ def edges_query(relation: str) -> str:
     Statements are read in addition to the direct triples, which Wikidata has of those of best rank alone:
     former leaders are not among them.
     """
-    direct, claim, value = relation_iris(relation)
+    direct_iri, claim_iri, value_iri = relation_iris(relation)
     return f"""SELECT ?s ?sLabel ?o ?oLabel ?start ?end WHERE {{
-  {{ ?s <{direct}> ?o }} UNION {{
-    ?s <{claim}> ?claim . ?claim <{value}> ?o .
+  {{ ?s <{direct_iri}> ?o }} UNION {{
+    ?s <{claim_iri}> ?claim . ?claim <{value_iri}> ?o .
     FILTER NOT EXISTS {{ ?claim <{RANK}> <{DEPRECATED}> }}
     OPTIONAL {{ ?claim <{START}> ?start }}
     OPTIONAL {{ ?claim <{END}> ?end }}

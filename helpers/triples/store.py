@@ -87,8 +87,8 @@ class TripleStore:
         """Add an entity's English label, if it has one, and identifiers or names of its types."""
         if label:
             self._add(entity_iri(identifier), LABEL, ox.Literal(label, language="en"))
-        for kind in types:
-            self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(kind)))
+        for type_name in types:
+            self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(type_name)))
 
     def add_triple(self, edge: Edge, *, origin: str) -> None:
         """Add one fact; ``origin`` is where it is from, for errors."""

@@ -54,11 +54,13 @@ def solved_prompt(name: str, question: str) -> list[dict[str, str]]:
     return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], question)
 
 
-def as_chat(text: str) -> list[dict[str, str]]:
+def as_chat(prompt_text: str) -> list[dict[str, str]]:
     """A prompt of Algorithm 1 as a chat: its paragraphs are an instruction, solved examples, each of which
     ends with ``field: reply``, and what is asked. A bare question gets those of ``solved_answers``.
     """
-    full_text = text if "\n\n" in text else f"{PROMPTS['solved_answers']}\n\n{text}"
+    full_text = (
+        prompt_text if "\n\n" in prompt_text else f"{PROMPTS['solved_answers']}\n\n{prompt_text}"
+    )
     instruction, *examples, question = full_text.split("\n\n")
     reply_to = {}
     for example in examples:
@@ -75,22 +77,22 @@ def _chat(instruction: str, reply_to: Mapping[str, str], question: str) -> list[
     return [{"role": role, "content": text} for role, text in (*turns, ("user", question))]
 
 
-def question_of(text: str) -> str:
+def question_of(response: str) -> str:
     """The first question in the text, or an empty string."""
-    for line in text.splitlines():
+    for line in response.splitlines():
         match = re.search(r"[^?]*\?", line.removeprefix("Question:"))
         if match and match.group().strip(" ?"):
             return _BULLET.sub("", match.group()).strip()
     return ""
 
 
-def statements(texts: Sequence[str], question: str) -> list[str]:
+def statements(thoughts: Sequence[str], question: str) -> list[str]:
     """The lines and sentences of reasoning about a question, each once, without bullets; not those that name
     an entity of the solved examples which the question does not name.
     """
     sentences: dict[str, None] = {}
-    for text in texts:
-        for line in text.splitlines():
+    for thought in thoughts:
+        for line in thought.splitlines():
             without_bullet = _BULLET.sub("", line).strip()
             for sentence in _SENTENCE_END.split(without_bullet):
                 sentences[sentence.strip()] = None
@@ -106,23 +108,25 @@ def statements(texts: Sequence[str], question: str) -> list[str]:
     ]
 
 
-def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
+def triplets_of(response: str, statement: str, wordings: Wordings) -> list[Triplet]:
     """The triplets that a model wrote for a statement, as ``a | b | c``, each once.
 
     A line that words a known relation is read by it. One of two parts, ``a | b c``, is split before the name
     at its end. Omitted are other lines, entities that the statement does not hold, and overlong parts.
     """
     triplets: dict[tuple[str, str, str], Triplet] = {}
-    for line in text.splitlines():
-        parts = _triplet_parts(line, wordings)
-        if len(parts) != 3:
+    for line in response.splitlines():
+        triplet_texts = _triplet_parts(line, wordings)
+        if len(triplet_texts) != 3:
             continue
         subject_name, relation, object_name = (
-            part.strip(' ."`()').removeprefix("the ") for part in parts
+            triplet_text.strip(' ."`()').removeprefix("the ") for triplet_text in triplet_texts
         )
         if mentions(statement, (subject_name,)) and mentions(statement, (object_name,)):
             triplet = Triplet(wordings.name(subject_name), relation, wordings.name(object_name))
-            is_short = all(1 <= len(part.split()) <= _MAX_WORDS for part in triplet.key)
+            is_short = all(
+                1 <= len(triplet_text.split()) <= _MAX_WORDS for triplet_text in triplet.key
+            )
             if is_short and triplet.key[0] != triplet.key[2]:
                 triplets.setdefault(triplet.key, triplet)
     return list(triplets.values())
@@ -130,12 +134,12 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 
 def _triplet_parts(line: str, wordings: Wordings) -> list[str]:
     """What a line states, by a known relation or else as it is divided; three parts where it is a triplet."""
-    parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
-    if worded_fact := wordings.read(" ".join(parts)):
+    triplet_texts = [triplet_text.strip() for triplet_text in _BULLET.sub("", line).split("|")]
+    if worded_fact := wordings.read(" ".join(triplet_texts)):
         return [*worded_fact]
-    if len(parts) == 2 and (relation_and_name := _NAME_AT_END.fullmatch(parts[1])):
-        return [parts[0], relation_and_name["relation"], relation_and_name["name"]]
-    return parts
+    if len(triplet_texts) == 2 and (relation_and_name := _NAME_AT_END.fullmatch(triplet_texts[1])):
+        return [triplet_texts[0], relation_and_name["relation"], relation_and_name["name"]]
+    return triplet_texts
 
 
 @dataclass(frozen=True)

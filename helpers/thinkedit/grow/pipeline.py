@@ -359,11 +359,13 @@ class Session:
         growth, max_steps = self.growth, self.settings.max_steps
         if growth.rounds == 1 and validated:
             growth.fact = next(iter(validated))[0]  # as refined, if it was
-        ends = growth.fact.subject, growth.fact.object
+        subject_and_object = growth.fact.subject, growth.fact.object
         for path, question in validated.items():
             if len(path) == 1 and not self._has_enough_chains():
                 add_triplet(growth.graph, path[0], question=question)
-                growth.chains = simple_chains(growth.graph, *ends, max_steps=max_steps)
+                growth.chains = simple_chains(
+                    growth.graph, *subject_and_object, max_steps=max_steps
+                )
         return [path_found for path_found in growth.chains if len(path_found) > 1]
 
     def _questions(self, paths: Sequence[Steps]) -> QuestionOfPath:
@@ -445,15 +447,15 @@ class Session:
 def session(
     fact: Triplet,
     model: ModelRespondent,
-    place: Path,
+    journal_place: Path,
     *,
     question: str = "",
     settings: Settings = Settings(),
 ) -> Session:
     """A run in which the packaged facts propose neighbours; one that was left resumes.
 
-    ``place`` is the journal, or a folder in which this model and these settings have one of their own.
-    ``question`` is asked first; empty: the wordings' or the model's own.
+    ``journal_place`` is the journal, or a folder in which this model and these settings have one of their
+    own. ``question`` is asked first; empty: the wordings' or the model's own.
     """
     check_triplet(fact)
     if question and not asks_for_all(question, (fact,), read_wordings().aliases):
@@ -470,7 +472,9 @@ def session(
         "settings": {**run_settings, "pipeline": asdict(settings)},
     }
     journal_file = (
-        place if place.suffix == ".jsonl" else place / f"own-{settings_key(header)}.jsonl"
+        journal_place
+        if journal_place.suffix == ".jsonl"
+        else journal_place / f"own-{settings_key(header)}.jsonl"
     )
     return Session(
         Journal(journal_file, header), model, store_neighbours("packaged"), read_wordings()

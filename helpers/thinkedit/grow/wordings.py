@@ -150,10 +150,14 @@ def _label_bearers(graph: Graph) -> set[str]:
         ids_by_label[comparable(entity.label)].append(identifier)
     bearers = set()
     for ids_of_label in ids_by_label.values():
-        bearer = max(ids_of_label, key=lambda i: (fact_counts[i], i))
+        bearer = max(ids_of_label, key=lambda entity_id: (fact_counts[entity_id], entity_id))
         bearers |= {
             bearer,
-            *(i for i in ids_of_label if countries_of[i] & (countries_of[bearer] | {bearer})),
+            *(
+                entity_id
+                for entity_id in ids_of_label
+                if countries_of[entity_id] & (countries_of[bearer] | {bearer})
+            ),
         }
     return bearers
 
