@@ -30,7 +30,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
-from helpers.processes import TOLD, each_alone, shared_cores
+from helpers.processes import PROGRESS_PREFIX, each_alone, shared_cores
 from helpers.records import read_text
 
 # Tags of cells.
@@ -272,14 +272,14 @@ def tags(cell: Mapping[str, Any]) -> set[str]:
 
 @dataclass
 class _NotebookProgress:
-    """What cells write to stderr, of which lines of progress are told."""
+    """What cells write to stderr, of which lines of progress are reported."""
 
     tell: Callable[[str], None]
 
     def write(self, text: str) -> None:
         for line in text.splitlines():
-            if line.startswith(TOLD):
-                self.tell(line.removeprefix(TOLD))
+            if line.startswith(PROGRESS_PREFIX):
+                self.tell(line.removeprefix(PROGRESS_PREFIX))
 
     def flush(self) -> None:
         pass

@@ -20,7 +20,7 @@ from helpers import UserError
 Environment = dict[str, str]
 Item = TypeVar("Item")
 
-TOLD = "progress: "  # how a line of ``Progress`` begins
+PROGRESS_PREFIX = "progress: "  # how a line of ``Progress`` begins
 _EVERY = 10.0  # seconds
 
 
@@ -87,26 +87,26 @@ def _start_worker(variables: Environment, function: Callable[[Item], None], item
 
 @dataclass
 class Progress:
-    """Work of ``total`` pieces; told on stderr where ``helpers run`` listens, every ten seconds at most."""
+    """Work of ``total`` pieces, reported on stderr where ``helpers run`` listens, at most every ten seconds."""
 
     total: int
     unit: str = "records"
-    began: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
+    reported_at: float = field(default_factory=time.monotonic)
 
     def at(self, done: int) -> None:
         """The number that is done."""
         time_now = time.monotonic()
-        is_due = time_now - self.told >= _EVERY and 0 < done < self.total
+        is_due = time_now - self.reported_at >= _EVERY and 0 < done < self.total
         if is_due and "HELPERS_TELL" in os.environ:
-            self.told = time_now
-            seconds_each = (time_now - self.began) / done
+            self.reported_at = time_now
+            seconds_each = (time_now - self.started_at) / done
             time_left_in_words = span_in_words(seconds_each * (self.total - done))
             rate_in_words = f"{60 / seconds_each:.1f} a minute"
             progress_line = (
                 f"{done} of {self.total} {self.unit}, {rate_in_words}, {time_left_in_words} left"
             )
-            print(TOLD + progress_line, file=sys.stderr, flush=True)
+            print(PROGRESS_PREFIX + progress_line, file=sys.stderr, flush=True)
 
 
 def span_in_words(seconds: float) -> str:

@@ -36,7 +36,7 @@ from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import PALETTE, marked, with_caption
+from helpers.results.style import PALETTE, draw_intervals, with_caption
 from helpers.scoring.answers import resolve_owners
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -170,7 +170,9 @@ def dose_slopes(run: Run) -> Figure:
         unit = "nats" if "KL" in title else "points"
         scale = 1 if unit == "nats" else 100
         slopes_of_measure = slopes.xs(measure, level="measure").loc[series] * scale
-        marked(axes, heights, pd.DataFrame(slopes_of_measure), fmt="o", color=PALETTE[0], **ACROSS)
+        draw_intervals(
+            axes, heights, pd.DataFrame(slopes_of_measure), fmt="o", color=PALETTE[0], **ACROSS
+        )
         axes.axvline(0, color="0.4", linewidth=0.9)
         axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
     labels = [f"{method_label(method)}: {_WORDS.get(field, field)}" for method, field in series]

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of_scorer
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
-from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of
+from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
 from helpers.peak.tables import Metrics, caption_of, training_notes
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.statistics import interval
-from helpers.results.style import PALETTE, marked, with_caption
+from helpers.results.style import PALETTE, draw_intervals, with_caption
 
 _IN_TITLE = ("ES", "tokens", "free, greedy")  # scorers in colour, which the title compares
 
@@ -48,11 +48,11 @@ def _draw_scorers(
     scorers = [name for name in titles if any(name in table for table in tables_by_state.values())]
     for axes, scorer in zip(panels, scorers, strict=False):
         tables_of_states = [table for table in tables_by_state.values() if scorer in table]
-        estimates = rows_of(
+        estimates = rows_of_estimates(
             interval(table[scorer], kind_of_scorer(scorer)) for table in tables_of_states
         )
         colour = PALETTE[0] if scorer in _IN_TITLE else PALETTE[7]
-        marked(axes, heights, estimates, fmt="o", color=colour, clip_on=False, **ACROSS)
+        draw_intervals(axes, heights, estimates, fmt="o", color=colour, clip_on=False, **ACROSS)
         axes.set_title(titles[scorer], fontsize=7)
         axes.tick_params(labelbottom=True)
         axes.grid(axis="y", visible=False)
@@ -61,7 +61,7 @@ def _draw_scorers(
 
 
 def _success_in_words(tables_by_state: Metrics) -> str:
-    """Mean success by the scorers ``_IN_TITLE`` over the edited states but KN, which hardly edits."""
+    """Mean success by the scorers ``_IN_TITLE`` over the edited states but KN, which edits almost nothing."""
     tables_of_edited = [
         tables_by_state[state]
         for state in distinct(tables_by_state)

@@ -158,7 +158,7 @@ class EditPanel(Panel):
         self.model = widgets.Dropdown(
             description="Model", options=model_names, value=model_names[0]
         )
-        # Told when it is left: of letters told one by one, the last come after a click on Edit.
+        # Reported when it is left: of letters reported one by one, the last come after a click on Edit.
         when_left = {"continuous_update": False}
         self.target = widgets.Combobox(description="New answer", layout=WIDE, **when_left)
         self.source = widgets.ToggleButtons(options=[PACKAGED, OWN])

@@ -145,7 +145,7 @@ def _sentences(example: Example) -> tuple[Sentence, ...]:
         clozes_and_answers.append((example.chain_prompt, example.chain[-1]))
     sentences = []
     for cloze, answer in clozes_and_answers:
-        # A subject that a hand-written sentence does not name verbatim is left open.
+        # A subject that a hand-written sentence does not name verbatim is omitted.
         named_subject = subject if subject in cloze else None
         sentences.append(Sentence(cloze, answer, named_subject))
     return tuple(sentences)

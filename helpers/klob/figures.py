@@ -23,7 +23,7 @@ from helpers.results.statistics import mean_interval
 from helpers.results.style import (
     AT_RIGHT,
     PALETTE,
-    marked,
+    draw_intervals,
     with_caption,
     without_mathematics,
 )
@@ -185,7 +185,9 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
     fig, panels = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(locators) + 1.3), sharey=True)
     for axes, (criterion, title) in zip(panels, TITLES.items(), strict=True):
         estimates = table[table["criterion"] == criterion].set_index("locator").reindex(locators)
-        marked(axes, range(len(locators)), estimates, across=True, fmt="o", ms=4, color=PALETTE[0])
+        draw_intervals(
+            axes, range(len(locators)), estimates, across=True, fmt="o", ms=4, color=PALETTE[0]
+        )
         null_of_criterion = (
             null_means[null_means["subtask"] == criterion].set_index("locator").reindex(locators)
         )
@@ -302,9 +304,11 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
         estimates = tests[tests["pairing"] == pairing].set_index("locator").reindex(locators)
         heights = np.arange(len(locators)) + 0.14 - 0.28 * index
         mark_style = {"fmt": "os"[index], "ms": 4, "color": PALETTE[index], "label": label}
-        marked(left, heights, estimates, across=True, **mark_style)
+        draw_intervals(left, heights, estimates, across=True, **mark_style)
     differences = tests[tests["pairing"] == "specific"].set_index("locator").reindex(locators)
-    marked(right, range(len(locators)), differences, across=True, fmt="o", ms=4, color="black")
+    draw_intervals(
+        right, range(len(locators)), differences, across=True, fmt="o", ms=4, color="black"
+    )
     for axes, panel_title in (
         (left, "Correlation with the gain of …"),
         (right, "Same fact − other"),

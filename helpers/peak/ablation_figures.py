@@ -23,7 +23,14 @@ from helpers.peak.ablations import (
     variant_metrics,
     with_neighbours,
 )
-from helpers.peak.figures import ABOVE, ACROSS, LIST_COLOURS, MAIN_RUN, list_marks, rows_of
+from helpers.peak.figures import (
+    ABOVE,
+    ACROSS,
+    LIST_COLOURS,
+    MAIN_RUN,
+    draw_list_probabilities,
+    rows_of_estimates,
+)
 from helpers.peak.findings import (
     APP_REDUCES,
     EVERY_OBJECTIVE,
@@ -46,7 +53,7 @@ from helpers.results.style import (
     AT_RIGHT,
     MARKERS,
     PALETTE,
-    marked,
+    draw_intervals,
     with_caption,
 )
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
@@ -101,7 +108,7 @@ def objectives_panels(run: Run, *, editor: str) -> Figure:
     _draw_objectives(
         left, tests, [short_name(variant) for variant in variants if variant.field in OBJECTIVES]
     )
-    list_marks(right, _probabilities_by_variant(stored, metrics, variants))
+    draw_list_probabilities(right, _probabilities_by_variant(stored, metrics, variants))
     finding = _worse_without(tests, editor_label)
     caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
     return _with_counts(fig, finding, caption, [metrics[variant] for variant in variants])
@@ -333,7 +340,7 @@ def _draw_curves(
         aside = 0.06 * (method_index - (len(curves) - 1) / 2)
         positions = [ticks.index(tick) + aside for tick in tables_by_tick]
         means = [metric_interval(metric, table[metric]) for table in tables_by_tick.values()]
-        marked(axes, positions, rows_of(means), **method_line(method))
+        draw_intervals(axes, positions, rows_of_estimates(means), **method_line(method))
 
 
 def _judged(evidence: Sequence[Evidence]) -> list[JudgedTest]:
@@ -362,7 +369,7 @@ def _mark_tests(
     for height, test in zip(heights, tests, strict=True):
         fill_colour = "white" if test.verdict == INCONCLUSIVE else mark_style["color"]
         test_style = {**ACROSS, **mark_style, "mfc": fill_colour, "label": ""}
-        marked(axes, [height], rows_of([test.evidence.difference]), **test_style)
+        draw_intervals(axes, [height], rows_of_estimates([test.evidence.difference]), **test_style)
     axes.plot([], [], mark_style["fmt"], color=mark_style["color"], label=mark_style["label"])
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.margins(y=0.1)

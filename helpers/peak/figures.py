@@ -46,7 +46,7 @@ from helpers.results.statistics import LEVEL, Contrast, Estimate, paired, positi
 from helpers.results.style import (
     MARKERS,
     PALETTE,
-    marked,
+    draw_intervals,
     with_caption,
     without_mathematics,
 )
@@ -135,7 +135,7 @@ def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER
         for name, scores_of_method in scores.items()
     }
     fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(probabilities_by_method) + 1.6))
-    list_marks(axes, probabilities_by_method)
+    draw_list_probabilities(axes, probabilities_by_method)
     test_words = "title: paired tests, p < 0.05, not corrected"
     notes_in_words = "; ".join([test_words, *method_notes(run), *fewer_records(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
@@ -268,7 +268,7 @@ def _paper_marks(
                 "clip_on": False,
             }
             heights_of_model = heights + 0.05 * (len(our_metrics) - 1 - 2 * model_index)
-            marked(axes, heights_of_model, rows_of(estimates), **mark_style)
+            draw_intervals(axes, heights_of_model, rows_of_estimates(estimates), **mark_style)
 
 
 @_together("03_verdicts")
@@ -318,7 +318,7 @@ def _held_in_words(findings: pd.DataFrame) -> str:
 
 
 def _draw_verdicts(axes: Axes, run: str, counts: pd.DataFrame) -> None:
-    """A run's bars, one a finding, each divided by verdict; beside it how many tests hold, of how many."""
+    """A run's bars, one a finding, each divided by verdict; next to it how many tests hold, of how many."""
     tests = counts.sum(axis=1)
     shares = counts.div(tests, axis=0)
     shares.plot.barh(ax=axes, color=_VERDICT_COLOURS, stacked=True, width=0.75, legend=False)
@@ -423,8 +423,8 @@ def is_positive(contrast: Contrast) -> bool:
     return contrast.p_value < LEVEL and contrast.difference.mean > 0
 
 
-def rows_of(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
-    """Estimates as ``marked`` takes them, in percent."""
+def rows_of_estimates(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
+    """Estimates as ``draw_intervals`` takes them, in percent."""
     means_and_ends = [
         (scale * estimate.mean, scale * estimate.low, scale * estimate.high)
         for estimate in estimates
@@ -432,7 +432,7 @@ def rows_of(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFram
     return pd.DataFrame(means_and_ends, columns=["mean", "low", "high"])
 
 
-def list_marks(axes: Axes, probabilities_by_state: Mapping[str, pd.DataFrame]) -> None:
+def draw_list_probabilities(axes: Axes, probabilities_by_state: Mapping[str, pd.DataFrame]) -> None:
     """Mean probability of each list before, and after each state from the top, on a log axis."""
     table_and_moment = {"before": (max(probabilities_by_state.values(), key=len), "before")}
     table_and_moment |= {
@@ -448,7 +448,9 @@ def list_marks(axes: Axes, probabilities_by_state: Mapping[str, pd.DataFrame]) -
             "label": list_label,
         }
         heights_of_list = heights + 0.2 - 0.2 * list_index
-        marked(axes, heights_of_list, rows_of(intervals, scale=1), **ACROSS, **mark_style)
+        draw_intervals(
+            axes, heights_of_list, rows_of_estimates(intervals, scale=1), **ACROSS, **mark_style
+        )
     axes.set_yticks(heights, [*table_and_moment])
     axes.set(xscale="log", xlabel="mean probability (log scale)")
     axes.set_ylim(-0.6, len(table_and_moment) - 0.4)

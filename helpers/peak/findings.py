@@ -14,7 +14,7 @@ from helpers.editing.editors import Variant, distinct, fairer, method_label, obj
 from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of_metric, method_metrics
 from helpers.peak.tables import DATASETS, Metrics, metric_contrast, scores_of
 from helpers.results.archive import Run
-from helpers.results.statistics import above, unpaired_means
+from helpers.results.statistics import mean_above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
 ByVariant = Mapping[Variant, pd.DataFrame]  # for each one row of metrics per record
@@ -165,7 +165,7 @@ def _evidence_of_editors(metrics: Metrics) -> Iterator[Evidence]:
             values = metrics[method][metric]
             yield Evidence(
                 "edits succeed, their lists do not survive",
-                above(values, level, kind_of_metric(metric)),
+                mean_above(values, level, kind_of_metric(metric)),
                 metric=metric,
                 lower=f"{100 * level:.0f}",
                 methods=method,

@@ -117,7 +117,7 @@ def units_of(values: ArrayLike) -> Units:
         relation_sums = np.asarray(values_by_relation.sum(), dtype=np.float64)
         relation_sizes = np.asarray(values_by_relation.size(), dtype=np.float64)
         return Units(relation_sums, relation_sizes, relations)
-    record_values = defined(values)
+    record_values = without_nan(values)
     return Units(record_values, np.ones(len(record_values)), relations)
 
 
@@ -215,7 +215,7 @@ def interval(values: ArrayLike, kind: Kind) -> Estimate:
     return of_kind[kind](values)
 
 
-def above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
+def mean_above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
     """A metric's mean minus a level; p is one minus the confidence at which its interval ends there."""
     mean = interval(values, kind)
     difference = Estimate(mean.mean - level, mean.low - level, mean.high - level, mean.n)
@@ -323,7 +323,7 @@ def detectable(*samples: ArrayLike) -> float:
     return float(stats.t.isf((0.025, 0.2), freedom).sum()) * joint_error
 
 
-def defined(values: ArrayLike) -> Numbers:
+def without_nan(values: ArrayLike) -> Numbers:
     """The values that are not NaN, flat."""
     flat_values = np.asarray(values, dtype=np.float64).reshape(-1)
     return flat_values[~np.isnan(flat_values)]
@@ -344,7 +344,7 @@ def _changes(first: ArrayLike, second: ArrayLike) -> ArrayLike:
 
 def _rounded(values: ArrayLike) -> ArrayLike:
     """1 - 1e-16 is 1."""
-    return values.round(12) if isinstance(values, pd.Series) else np.round(defined(values), 12)
+    return values.round(12) if isinstance(values, pd.Series) else np.round(without_nan(values), 12)
 
 
 def _t_interval(units: Units) -> Estimate:

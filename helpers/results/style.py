@@ -86,7 +86,7 @@ def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path
     return [png_file, svg_file]
 
 
-def marked(
+def draw_intervals(
     axes: Axes, places: ArrayLike, table: pd.DataFrame, *, across: bool = False, **look: Any
 ) -> None:
     """Marks with their 95 % intervals (mean, low, high), at one place a row; a missing end has no whisker.

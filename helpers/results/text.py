@@ -76,20 +76,22 @@ def mark(contrast: Contrast, *, higher_is_better: bool) -> str:
     return "†" if (contrast.difference.mean > 0) == higher_is_better else "‡"
 
 
-def survivors(verdicts: Sequence[str], p_values: Sequence[float]) -> list[str]:
+def verdicts_after_holm(verdicts: Sequence[str], p_values: Sequence[float]) -> list[str]:
     """The verdicts of several tests after Holm's correction for their number."""
     corrected = zip(verdicts, holm(p_values), strict=True)
     return [verdict if p_value < LEVEL else INCONCLUSIVE for verdict, p_value in corrected]
 
 
 def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
-    """``survivors`` of the evidence of one run. A family is what is tested for one of its findings."""
+    """``verdicts_after_holm`` of one run's evidence. A family is what is tested for one of its findings."""
     verdicts = [""] * len(evidence)
     for finding in dict.fromkeys(item.finding for item in evidence):
         family = [index for index, item in enumerate(evidence) if item.finding == finding]
         verdicts_alone = [evidence[index].verdict for index in family]
         p_values = [evidence[index].contrast.p_value for index in family]
-        for index, verdict in zip(family, survivors(verdicts_alone, p_values), strict=True):
+        for index, verdict in zip(
+            family, verdicts_after_holm(verdicts_alone, p_values), strict=True
+        ):
             verdicts[index] = verdict
     return verdicts
 

@@ -215,7 +215,7 @@ def graph_pair(edit: EditedGraph, *, caption: str = "", **moments: EdgeStates) -
     """
     start = comparable(edit.subject)
     goal = comparable(edit.original)
-    shown_graph = ways(graph_of_facts(edit.facts), moments["before"], start, goal)
+    shown_graph = known_ways(graph_of_facts(edit.facts), moments["before"], start, goal)
     fig = Figure(figsize=(6.8, 0.45 * len(shown_graph) + 3.2))  # a panel draws in a thread
     for axes, (moment, states) in zip(fig.subplots(2, 1), moments.items(), strict=True):
         draw_graph(shown_graph, start, goal, axes, states)
@@ -240,7 +240,7 @@ def _known_links_in_words(
     )
 
 
-def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
+def known_ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
     """Known links that lead from one node to another; all of the graph where none do."""
     known_links = graph.copy()
     known_links.remove_edges_from([edge for edge in graph.edges if states[edge] != "known"])

@@ -36,7 +36,7 @@ class FurtherQuestion:
 
 
 def further_questions(edit: EditedGraph, entities_by_kind: Kinds) -> list[FurtherQuestion]:
-    """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
+    """What a deep edit changes in addition to the edit itself; chains without a harmless answer stay."""
     facts_graph = graph_of_facts(edit.facts)
     nodes_leading_back = nx.ancestors(facts_graph, comparable(edit.original)) | {
         comparable(edit.original)

@@ -152,7 +152,7 @@ def _counts_by_graph(panels: Sequence[GraphPanel], is_true: Callable[[Table], pd
 
 
 def _intervals(mark: Mark) -> Table:
-    """Columns mean, low and high, as ``style.marked`` takes them; NaN where the table has no interval."""
+    """Columns mean, low and high, as ``draw_intervals`` takes them; NaN where the table has no interval."""
     measure = mark.measure
     column_names = {measure: "mean", f"{measure} low": "low", f"{measure} high": "high"}
     return mark.table.reindex(columns=list(column_names)).rename(columns=column_names)
@@ -213,7 +213,7 @@ def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 @_recalled_graphs("06_ifr_by_length")
-def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
+def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
     runs = _in_order(runs)
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), lambda table: "", rule)
@@ -241,7 +241,7 @@ def _draw_lengths(axes: Axes, table: Table) -> None:
         estimates = pd.concat([_intervals(Mark(step, row_of_method)) for step in _STEPS])
         line_style = method_line(method) | {"markersize": 4}
         shift = 0.1 * (method_index - (len(table) - 1) / 2)
-        style.marked(axes, np.arange(len(_STEPS)) + shift, estimates, **line_style)
+        style.draw_intervals(axes, np.arange(len(_STEPS)) + shift, estimates, **line_style)
     if f"{_STEPS[0]} edits" in table:
         for method_index, step in enumerate(_STEPS):
             edits = str(int(table[f"{step} edits"].iloc[0]))
@@ -348,14 +348,14 @@ def _draw_points(axes: Axes, table: Table) -> None:
     """A point for each method at its IFR and CKP, with both intervals."""
     for method, row_of_method in table.groupby("method", sort=False):
         point_style = method_line(str(method)) | {"linestyle": "", "markersize": 5}
-        style.marked(
+        style.draw_intervals(
             axes,
             row_of_method["CKP"],
             _intervals(Mark("IFR", row_of_method)),
             across=True,
             **point_style,
         )
-        style.marked(
+        style.draw_intervals(
             axes,
             row_of_method["IFR"],
             _intervals(Mark("CKP", row_of_method)),
@@ -459,14 +459,14 @@ def _dots(
     all_rows = pd.concat(
         [mark.table for marks in marks_by_title.values() for mark in marks.values()]
     )
-    methods = tables.ordered(all_rows.assign(model=""))["method"].unique().tolist()
+    methods = tables.in_papers_order(all_rows.assign(model=""))["method"].unique().tolist()
     # A line of text a method; the caption below takes more than the panels of a single row can spare.
     row_height = max(2.2, 0.45 * len(methods))
     fig, grid = _grid(len(marks_by_title), columns, row_height=row_height)
     for axes, (title, marks) in zip(grid, marks_by_title.items(), strict=True):
         for mark_index, (label, mark) in enumerate(marks.items()):
             shift = 0.25 * (mark_index - (len(marks) - 1) / 2)
-            style.marked(
+            style.draw_intervals(
                 axes,
                 mark.table["method"].map(methods.index) + shift,
                 _intervals(mark),

@@ -9,7 +9,8 @@ before), weighted by 1/√n; CKP is the mean of p'/p over the known facts about 
 
 The paper pools: its sums run over all edits at once, so that one edit with many chains, or one improbable
 fact that an edit makes a million times as probable, can be the whole result. Here the measure is the mean
-over edits of each edit's own ratio, at most 1 (``capped_mean``); the pooled one is next to it (``pooled``).
+over edits of each edit's own ratio, at most 1 (``capped_mean``); the pooled one is next to it
+(``pooled_ratio``).
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ class Pooled:
         return f"{self.ratio:.2f} ({range_words}{100 * self.share:.0f} %)"
 
 
-def pooled(sums_of_edits: Table) -> Pooled:
+def pooled_ratio(sums_of_edits: Table) -> Pooled:
     """The ratio of the sums; NaN without edits, and of one edit no ratio is left without it."""
     numerators, denominators = (
         sums_of_edits["top"].to_numpy(float),

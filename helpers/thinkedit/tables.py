@@ -32,7 +32,7 @@ from helpers.results.text import (
     INCONCLUSIVE,
     model_words,
     published_table,
-    survivors,
+    verdicts_after_holm,
     with_interval,
 )
 from helpers.thinkedit import metrics
@@ -47,7 +47,7 @@ from helpers.thinkedit.metrics import (
     Known,
     capped_mean,
     capped_ratios,
-    pooled,
+    pooled_ratio,
     sums_of,
 )
 from helpers.thinkedit.modes import AGAIN, BEFORE, PLACEBO, SEQUENCES
@@ -209,7 +209,7 @@ def measure_table(measure_terms: Table, measures: Sequence[str], *, mode: str) -
             else:
                 estimate = capped_mean(sums_of_edits)
                 if measure != SUCCESSFUL:
-                    row_of_method[f"{measure} pooled"] = pooled(sums_of_edits)
+                    row_of_method[f"{measure} pooled"] = pooled_ratio(sums_of_edits)
             row_of_method |= {
                 measure: estimate.mean,
                 f"{measure} low": estimate.low,
@@ -220,7 +220,7 @@ def measure_table(measure_terms: Table, measures: Sequence[str], *, mode: str) -
                 f"{measure} terms": len(terms_of_measure),
             }
         rows_of_methods.append(row_of_method)
-    return ordered(Table(rows_of_methods))
+    return in_papers_order(Table(rows_of_methods))
 
 
 def technique_table(measure_terms: Table, *, mode: str) -> Table:
@@ -242,7 +242,7 @@ def app_table(terms_without_app: Table, terms_with_app: Table, *, mode: str) -> 
         measure_table(terms_of_side.merge(edits_of_both), PRICE, mode=mode).assign(APP=side)
         for side, terms_of_side in terms_by_side.items()
     ]
-    both_sides = ordered(pd.concat(tables_of_sides, ignore_index=True))
+    both_sides = in_papers_order(pd.concat(tables_of_sides, ignore_index=True))
     both_sides.insert(len(KEYS), "APP", both_sides.pop("APP"))
     return both_sides
 
@@ -368,7 +368,7 @@ def orders_table(measure_terms: Table) -> Table:
             tables_of_orders.append(
                 measure_table(measure_terms, ORDER_MEASURES, mode=mode).assign(order=order)
             )
-    rows_of_orders = ordered(pd.concat(tables_of_orders, ignore_index=True))
+    rows_of_orders = in_papers_order(pd.concat(tables_of_orders, ignore_index=True))
     order_count = rows_of_orders.groupby(KEYS)["order"].transform("size")
     return rows_of_orders[order_count > 1].reset_index(drop=True)
 
@@ -511,7 +511,7 @@ def _with_holm(table: Table) -> Table:
     """The table with verdicts in place of the p-values in ``Holm``, by model and measure."""
     corrected = table.astype({"Holm": object})
     for _, family in table.groupby(["model", "measure"]):
-        verdicts = survivors(family["verdict"].tolist(), family["Holm"].tolist())
+        verdicts = verdicts_after_holm(family["verdict"].tolist(), family["Holm"].tolist())
         corrected.loc[family.index, "Holm"] = verdicts
     return corrected
 
@@ -548,7 +548,7 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
                 interval_by_wording = with_interval(fraction_interval(ratios_by_wording))
                 row_of_method[f"{measure}, by wording"] = f"{interval_by_wording} ({wording_count})"
             rows_of_methods.append(row_of_method)
-    return _with_note_on_mend(ordered(Table(rows_of_methods)))
+    return _with_note_on_mend(in_papers_order(Table(rows_of_methods)))
 
 
 def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
@@ -605,7 +605,9 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
         raise ArchiveError(
             "no run asks for subjects, or with yes or no: publish with KnowGIC's edits"
         )
-    return ordered(pd.concat(tables_of_methods)[[*KEYS, *_FORMS.values(), "edits", "facts"]])
+    return in_papers_order(
+        pd.concat(tables_of_methods)[[*KEYS, *_FORMS.values(), "edits", "facts"]]
+    )
 
 
 def _forms(scores: Table) -> Table:
@@ -632,7 +634,7 @@ def text_table(runs: Sequence[Run], *, mode: str) -> Table:
     of_mode = text_scores[text_scores["mode"].isin([BEFORE, mode])]
     texts_by_method = of_mode.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
     means = texts_by_method[["fluency", "consistency"]].mean()
-    return ordered(means.assign(n=texts_by_method.size()).reset_index())
+    return in_papers_order(means.assign(n=texts_by_method.size()).reset_index())
 
 
 def paper_techniques(*names: str) -> Table:
@@ -647,7 +649,7 @@ def paper_techniques(*names: str) -> Table:
         "specificity": "Specificity",
     }
     by_measure = by_measure[[metric for metric in measure_titles if metric in by_measure]]
-    return ordered(by_measure.rename(columns=measure_titles).reset_index())
+    return in_papers_order(by_measure.rename(columns=measure_titles).reset_index())
 
 
 def paper_lengths() -> Table:
@@ -657,7 +659,7 @@ def paper_lengths() -> Table:
     weights = chain_length_table().loc["paper", list(STEPS[2:])] / np.sqrt([2, 3, 4, 5])
     ifr_of_longer = by_steps[list(STEPS[2:])] @ weights / weights.sum()
     by_steps = by_steps.reindex(columns=list(STEPS)).assign(**{LONGER: ifr_of_longer})
-    return ordered(by_steps.reset_index())
+    return in_papers_order(by_steps.reset_index())
 
 
 def scalability_table() -> Table:
@@ -671,7 +673,7 @@ def scalability_table() -> Table:
     )
     chain_counts = by_column.loc[[("", "")]].rename({"": "chains"}, level="model")
     chain_counts[OVERALL] = chain_counts[list(STEPS[1:])].sum(axis=1)
-    rows_of_methods = ordered(by_column.drop(("", "")).reset_index())
+    rows_of_methods = in_papers_order(by_column.drop(("", "")).reset_index())
     both_tables = pd.concat([chain_counts.reset_index(), rows_of_methods], ignore_index=True)
     return both_tables[[*KEYS, *STEPS, "CKP"]]
 
@@ -689,7 +691,7 @@ def chain_length_table() -> Table:
     return chains_by_steps.assign(all=chains_by_steps.sum(axis=1))
 
 
-def ordered(table: Table) -> Table:
+def in_papers_order(table: Table) -> Table:
     """Models by name, methods in the paper's order, others after them."""
     rank_of_editor = {method: rank for rank, method in enumerate(_ORDER)}
     editor_of_row = table["method"].str.removesuffix(f", {PLACEBO}").str.partition("+")[0]
