@@ -87,7 +87,7 @@ def _start_worker(variables: Environment, function: Callable[[Item], None], item
 
 @dataclass
 class Progress:
-    """Work of ``total`` pieces, reported on stderr where ``helpers run`` listens, at most every ten seconds."""
+    """Reports work of ``total`` pieces on stderr where ``helpers run`` listens, at most every ten seconds."""
 
     total: int
     unit: str = "records"
