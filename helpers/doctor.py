@@ -226,16 +226,22 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
 
 
 def _peak_memory(
-    params: NotebookParams, lm: LanguageModel, weights: int, copies: int, free: int | None
+    params: NotebookParams,
+    lm: LanguageModel,
+    weights_of_copies: int,
+    copies: int,
+    free_memory: int | None,
 ) -> Finding:
     """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
     with_gradients = bool(params.methods)
     tokens_per_pass = _TOKENS_WITH_GRADIENTS if with_gradients else _TOKENS_WITHOUT_GRADIENTS
     dtype = torch_dtype(params.values["dtype"])
-    activations = copies * tokens_per_pass * bytes_of_a_token(lm, dtype, gradients=with_gradients)
+    activation_bytes = (
+        copies * tokens_per_pass * bytes_of_a_token(lm, dtype, gradients=with_gradients)
+    )
     memory_parts = [
-        f"weights {weights / _GIB:.1f}",
-        f"a pass of {tokens_per_pass:,} tokens {activations / _GIB:.1f}",
+        f"weights {weights_of_copies / _GIB:.1f}",
+        f"a pass of {tokens_per_pass:,} tokens {activation_bytes / _GIB:.1f}",
     ]
     moment_bytes = 0
     moment_layers = _moment_layers(params)
@@ -243,13 +249,15 @@ def _peak_memory(
         # C [f, f] in fp32, and its factor in fp64.
         moment_bytes = copies * len(moment_layers) * lm.layout.intermediate_size**2 * (4 + 8)
         memory_parts.append(f"second moments {moment_bytes / _GIB:.1f}")
-    peak_bytes = weights + activations + moment_bytes
+    peak_bytes = weights_of_copies + activation_bytes + moment_bytes
     estimate_in_words = (
         f"peak memory of {lm.name}: about {peak_bytes / _GIB:.1f} GiB by an estimate"
         f" ({', '.join(memory_parts)})"
     )
-    if free is not None and weights <= free < peak_bytes:
-        estimate_in_words += f"; {free / _GIB:.1f} are free, so batches will be smaller and slower"
+    if free_memory is not None and weights_of_copies <= free_memory < peak_bytes:
+        estimate_in_words += (
+            f"; {free_memory / _GIB:.1f} are free, so batches will be smaller and slower"
+        )
     return Finding(estimate_in_words)
 
 

@@ -271,19 +271,19 @@ class ChainPanel(Panel):
 
     def __init__(
         self,
-        chains: ChainExplorer,
-        editors: Explorer,
+        chain_explorer: ChainExplorer,
+        explorer: Explorer,
         *,
         first: ChainsOutcome | None = None,
         editor: str = "rome",
         app: bool = False,
     ) -> None:
-        self._chains = chains
+        self._chains = chain_explorer
         self.outcome = first
-        super().__init__(editors, editor, app=app)
+        super().__init__(explorer, editor, app=app)
         edit_options = [
             (f"{edit.subject}: {edit.original} → {edit.new}", edit_index)
-            for edit_index, edit in enumerate(chains.edits)
+            for edit_index, edit in enumerate(chain_explorer.edits)
         ]
         self.fact = widgets.Dropdown(description="Edit", options=edit_options, layout=WIDE)
         self.steps = widgets.IntSlider(description="Steps up to", value=3, min=1, max=3)
@@ -291,7 +291,7 @@ class ChainPanel(Panel):
         self.steps.observe(lambda _: self._offer_chains(), "value")
         self.chain.observe(lambda _: self._redraw(), "value")
         if first is not None:
-            self.fact.value = list(chains.edits).index(first.edit)
+            self.fact.value = list(chain_explorer.edits).index(first.edit)
             self._show(first)
         widgets_of_chain = [self.steps, self.chain, self.picture, self.details, self.style_sheet]
         self.children = [self.fact, self.choices, self.status, *widgets_of_chain]

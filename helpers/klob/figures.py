@@ -182,22 +182,18 @@ def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01)
         "granularity == @granularity and share == @share and shuffled == 'all'"
     )
     locators = [locator for locator in LABELS if locator in set(table["locator"])][::-1]
+    heights = range(len(locators))
     fig, panels = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(locators) + 1.3), sharey=True)
     for axes, (criterion, title) in zip(panels, TITLES.items(), strict=True):
         estimates = table[table["criterion"] == criterion].set_index("locator").reindex(locators)
-        draw_intervals(
-            axes, range(len(locators)), estimates, across=True, fmt="o", ms=4, color=PALETTE[0]
-        )
-        null_of_criterion = (
-            null_means[null_means["subtask"] == criterion].set_index("locator").reindex(locators)
-        )
-        axes.plot(
-            null_of_criterion["mean"], range(len(locators)), "D", color="0.45", mfc="none", ms=4
-        )
+        draw_intervals(axes, heights, estimates, across=True, fmt="o", ms=4, color=PALETTE[0])
+        nulls = null_means[null_means["subtask"] == criterion]
+        null_of_locator = nulls.set_index("locator")["mean"].reindex(locators)
+        axes.plot(null_of_locator, heights, "D", color="0.45", mfc="none", ms=4)
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.locator_params(axis="x", nbins=4)
-        axes.set_yticks(range(len(locators)), [LABELS[locator] for locator in locators])
+        axes.set_yticks(heights, [LABELS[locator] for locator in locators])
     run_words = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
     note = f"95 % intervals, {criteria.note}; ◇ what chance gives"
     return with_caption(fig, _similarity_in_words(table, granularity), f"{run_words}\n{note}")
@@ -300,21 +296,22 @@ def locality_dots(run: Run, *, seed: int = 0) -> Figure:
     locators = [locator for locator in LABELS if locator in set(tests["locator"])][::-1]
     size = (7.6, 0.3 * len(locators) + 1.4)
     fig, (left, right) = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
-    for index, (pairing, label) in enumerate((("own", "the same fact"), ("other", "other facts"))):
-        estimates = tests[tests["pairing"] == pairing].set_index("locator").reindex(locators)
-        heights = np.arange(len(locators)) + 0.14 - 0.28 * index
-        mark_style = {"fmt": "os"[index], "ms": 4, "color": PALETTE[index], "label": label}
-        draw_intervals(left, heights, estimates, across=True, **mark_style)
-    differences = tests[tests["pairing"] == "specific"].set_index("locator").reindex(locators)
-    draw_intervals(
-        right, range(len(locators)), differences, across=True, fmt="o", ms=4, color="black"
-    )
-    for axes, panel_title in (
-        (left, "Correlation with the gain of …"),
-        (right, "Same fact − other"),
-    ):
+    by_pairing = {
+        str(pairing): of_pairing.set_index("locator").reindex(locators)
+        for pairing, of_pairing in tests.groupby("pairing")
+    }
+    heights = np.arange(len(locators))
+    own_style = {"fmt": "o", "ms": 4, "color": PALETTE[0], "label": "the same fact"}
+    other_style = {"fmt": "s", "ms": 4, "color": PALETTE[1], "label": "other facts"}
+    difference_style = {"fmt": "o", "ms": 4, "color": "black"}
+    draw_intervals(left, heights + 0.14, by_pairing["own"], across=True, **own_style)
+    draw_intervals(left, heights - 0.14, by_pairing["other"], across=True, **other_style)
+    differences = by_pairing["specific"]
+    draw_intervals(right, heights, differences, across=True, **difference_style)
+    for axes in (left, right):
         axes.axvline(0, color="0.4", linewidth=0.8)
-        axes.set_title(panel_title, loc="left", fontsize=9)
+    left.set_title("Correlation with the gain of …", loc="left", fontsize=9)
+    right.set_title("Same fact − other", loc="left", fontsize=9)
     left.set_yticks(range(len(locators)), [LABELS[locator] for locator in locators])
     left.legend(loc="upper right", fontsize=7)
     note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"

@@ -183,35 +183,38 @@ class LogitAttribution(Locator):
         """Logit drops, signed, in fp32: [queries, layers x neurons] or [queries, layers]."""
         if lm.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         final_norm = lm.layout.architecture.final_norm
         batch = slot_batch(lm, queries)
-        with record(lm, inputs=[*names, final_norm]) as inputs:
+        with record(lm, inputs=[*module_names, final_norm]) as inputs:
             slot_logits(lm, batch)
-        at_slot = {name: batch.at_slots(module_input) for name, module_input in inputs.items()}
+        input_at_slot = {
+            module_name: batch.at_slots(module_input)
+            for module_name, module_input in inputs.items()
+        }
 
-        norm = deepcopy(lm.module(final_norm)).float()
-        residual = at_slot[final_norm].float()  # r [queries, hidden]
+        fp32_norm = deepcopy(lm.module(final_norm)).float()
+        residual = input_at_slot[final_norm].float()  # r [queries, hidden]
         answers = lm.network.get_output_embeddings().weight[_target_tensor(lm, queries)]
-        readout = answers.float() * _norm_weight(norm, residual)  # g [queries, hidden]
-        is_centred = isinstance(norm, nn.LayerNorm)
+        readout = answers.float() * _norm_weight(fp32_norm, residual)  # g [queries, hidden]
+        is_centred = isinstance(fp32_norm, nn.LayerNorm)
         if is_centred:
             residual = residual - residual.mean(1, keepdim=True)
             readout = readout - readout.mean(1, keepdim=True)
-        epsilon = next(value for name, value in vars(norm).items() if "eps" in name)
+        epsilon = next(value for name, value in vars(fp32_norm).items() if "eps" in name)
         variance = residual.square().mean(1, keepdim=True) + epsilon  # σ(r)²
         residual_readout = (readout * residual).sum(1, keepdim=True)  # g · r
         logit = residual_readout / variance.sqrt()
 
         hidden_size = residual.shape[1]
         drops = []
-        for layer, name in enumerate(names):
-            writes = self._writes(lm, layer, at_slot[name])
+        for layer, module_name in enumerate(module_names):
+            writes = self._writes(lm, layer, input_at_slot[module_name])
             # |s ⊙ M_j|², g · w_j and r · w_j of each unit [queries, units]
             squared_lengths = writes.scale.square() @ writes.matrix.square()
             if is_centred:
-                sums = writes.scale @ writes.matrix
-                squared_lengths = squared_lengths - sums.square() / hidden_size
+                write_sums = writes.scale @ writes.matrix
+                squared_lengths = squared_lengths - write_sums.square() / hidden_size
             readout_of_writes = (writes.scale * readout) @ writes.matrix * writes.activations
             residual_on_writes = (writes.scale * residual) @ writes.matrix * writes.activations
             squared_writes = writes.activations.square() * squared_lengths

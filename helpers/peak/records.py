@@ -155,9 +155,8 @@ class PeakData:
         }
         counts_by_title = {"records": len(self.records)}
         for title, field_name in fields_by_title.items():
-            counts_by_title[title] = sum(
-                len(getattr(record, field_name)) for record in self.records
-            )
+            sizes = [len(getattr(record, field_name)) for record in self.records]
+            counts_by_title[title] = sum(sizes)
         return counts_by_title
 
 

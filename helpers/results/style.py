@@ -87,16 +87,21 @@ def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path
 
 
 def draw_intervals(
-    axes: Axes, places: ArrayLike, table: pd.DataFrame, *, across: bool = False, **look: Any
+    axes: Axes,
+    positions: ArrayLike,
+    intervals: pd.DataFrame,
+    *,
+    across: bool = False,
+    **mark_style: Any,
 ) -> None:
     """Marks with their 95 % intervals (mean, low, high), at one place a row; a missing end has no whisker.
 
     ``across``: values lie along the horizontal axis.
     """
-    means, lows, highs = (table[name].to_numpy(float) for name in ("mean", "low", "high"))
+    means, lows, highs = (intervals[name].to_numpy(float) for name in ("mean", "low", "high"))
     distances_to_ends = np.nan_to_num(np.clip([means - lows, highs - means], 0, None))
-    error_style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, **look}
+    error_bar_style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, **mark_style}
     if across:
-        axes.errorbar(means, places, xerr=distances_to_ends, **error_style)
+        axes.errorbar(means, positions, xerr=distances_to_ends, **error_bar_style)
     else:
-        axes.errorbar(places, means, yerr=distances_to_ends, **error_style)
+        axes.errorbar(positions, means, yerr=distances_to_ends, **error_bar_style)

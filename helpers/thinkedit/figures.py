@@ -58,7 +58,7 @@ class GraphPanel:
         return f"{self.model}\n{self.kind}\n{self.counts}".strip()
 
 
-def _mode(run: Run) -> str:
+def _drawn_mode(run: Run) -> str:
     """The mode that is drawn: of KnowGIC's edits the paper's, if they were made so; of others each alone."""
     made_in_sequence = any(key.mode == SEQUENTIAL for key in run.keys)
     return SEQUENTIAL if made_in_sequence and not is_recalled(run) else "independent"
@@ -70,7 +70,7 @@ def _has_single_edits(run: Run) -> bool:
 
 _stored_runs = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
 _exact_scores = partial(
-    _stored_runs, main="smollm2-135m", when=lambda run: _mode(run) == SEQUENTIAL
+    _stored_runs, main="smollm2-135m", when=lambda run: _drawn_mode(run) == SEQUENTIAL
 )
 _recalled_graphs = partial(
     _stored_runs, when=lambda run: is_recalled(run) and _has_single_edits(run)
@@ -87,9 +87,9 @@ def _terms_without_app(runs: Sequence[Run], rule: Known) -> Table:
     return tables.split_app(terms_of_runs(tuple(runs), rule=rule))[0]
 
 
-def _caption_with_notes(runs: Sequence[Run], rule: Known, *words: str, notes: str) -> str:
+def _caption_with_notes(runs: Sequence[Run], rule: Known, *further_words: str, notes: str) -> str:
     """What a figure's numbers are of, and how they are made."""
-    caption_lines = [f"{caption_of_runs(runs, *words, str(rule))}{_BARS}", notes]
+    caption_lines = [f"{caption_of_runs(runs, *further_words, str(rule))}{_BARS}", notes]
     methods = {key.method for run in runs for key in run.keys}
     if any(method.startswith("mend") for method in methods):
         caption_lines.append(tables.UNDERTRAINED)
@@ -99,27 +99,28 @@ def _caption_with_notes(runs: Sequence[Run], rule: Known, *words: str, notes: st
 def _by_graph(
     runs: Sequence[Run],
     make_table: Callable[..., Table],
-    paper: Table,
-    counts_of: Callable[[Table], str],
+    paper_table: Table,
+    words_of_counts: Callable[[Table], str],
     rule: Known,
     mode: str = "",
 ) -> list[GraphPanel]:
     """A panel for each run, those on recalled graphs first, then for each of the paper's models.
 
-    ``make_table`` is one of ``tables``' functions of terms, ``counts_of`` words what ours are made from.
+    ``make_table`` is one of ``tables``' functions of terms; ``words_of_counts`` words what ours are made
+    from.
     """
     runs_on_recalled_first = sorted(
         runs, key=lambda run: (not is_recalled(run), _order_of_size(run.about.source["model"]))
     )
     panels = []
     for run in runs_on_recalled_first:
-        run_mode = mode or _mode(run)
-        table = make_table(_terms_without_app([run], rule), mode=run_mode)
-        panels.append(
-            GraphPanel(_kind_of_graph(run, run_mode), model_of(run), counts_of(table), table)
-        )
-    for model, table in paper.groupby("model"):
-        panels.append(GraphPanel("the paper, pooled", str(model), "", table))
+        run_mode = mode or _drawn_mode(run)
+        measures_of_methods = make_table(_terms_without_app([run], rule), mode=run_mode)
+        kind = _kind_of_graph(run, run_mode)
+        counts = words_of_counts(measures_of_methods)
+        panels.append(GraphPanel(kind, model_of(run), counts, measures_of_methods))
+    for model, measures_of_methods in paper_table.groupby("model"):
+        panels.append(GraphPanel("the paper, pooled", str(model), "", measures_of_methods))
     return panels
 
 

@@ -227,10 +227,8 @@ class Pooled:
 
 def pooled_ratio(sums_of_edits: Table) -> Pooled:
     """The ratio of the sums; NaN without edits, and of one edit no ratio is left without it."""
-    numerators, denominators = (
-        sums_of_edits["top"].to_numpy(float),
-        sums_of_edits["bottom"].to_numpy(float),
-    )
+    numerators = sums_of_edits["top"].to_numpy(float)
+    denominators = sums_of_edits["bottom"].to_numpy(float)
     nan = float("nan")
     if not len(sums_of_edits):
         return Pooled(nan, nan, nan, nan)
@@ -239,9 +237,9 @@ def pooled_ratio(sums_of_edits: Table) -> Pooled:
     if len(sums_of_edits) < 2:
         return Pooled(ratio, nan, nan, largest_share)
     ratios_without_one = (numerators.sum() - numerators) / (denominators.sum() - denominators)
-    return Pooled(
-        ratio, float(ratios_without_one.min()), float(ratios_without_one.max()), largest_share
-    )
+    lowest = float(ratios_without_one.min())
+    highest = float(ratios_without_one.max())
+    return Pooled(ratio, lowest, highest, largest_share)
 
 
 def fluency(text: str) -> float:

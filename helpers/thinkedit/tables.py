@@ -275,19 +275,19 @@ def difference_table(
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
     method that is ``than`` by construction is not compared with it (``distinct``).
     """
-    others_by_method = by_method(other_terms, other_mode or mode)
+    references_by_method = by_method(other_terms, other_mode or mode)
     sums_by_measure = {}
-    for (model, method), second_terms in by_method(measure_terms, mode).items():
-        first_terms = others_by_method.get((model, than or method))
+    for (model, method), terms_of_method in by_method(measure_terms, mode).items():
+        terms_of_reference = references_by_method.get((model, than or method))
         is_same_method = method == than or (
             mode not in SEQUENCES and len(distinct([than, method])) == 1
         )
-        if first_terms is None or (than and is_same_method):
+        if terms_of_reference is None or (than and is_same_method):
             continue
         for measure in measures:
-            first_sums = sums_of(first_terms[first_terms["measure"] == measure])
-            second_sums = sums_of(second_terms[second_terms["measure"] == measure])
-            sums_by_measure[model, method, measure] = first_sums, second_sums
+            reference_sums = sums_of(terms_of_reference[terms_of_reference["measure"] == measure])
+            method_sums = sums_of(terms_of_method[terms_of_method["measure"] == measure])
+            sums_by_measure[model, method, measure] = reference_sums, method_sums
     return _table_of_tests(sums_by_measure)
 
 
