@@ -159,7 +159,9 @@ def keep_answers(
     correct answer kept. Scores are of the unedited model, each of shape (n,); any increasing function
     of the probability serves.
     """
-    correct, hard, random = (_vector(values) for values in (correct, hard, random))
+    correct = _vector(correct)
+    hard = _vector(hard)
+    random = _vector(random)
     if threshold is None:
         hard_above = (hard[None, :] > correct[:, None]).sum(axis=1)
         is_known = hard_above / max(len(hard), 1) < hard_share
@@ -177,14 +179,16 @@ def ranking_forgetting_factor(correct: ArrayLike, false: ArrayLike) -> float:
 
     Both are log-probabilities after the edit, each of shape (n,).
     """
-    correct, false = _vector(correct), _vector(false)
+    correct = _vector(correct)
+    false = _vector(false)
     weights = expit(np.exp(correct))  # 0.5 for an impossible answer, 0.73 for a certain one
     return float(weights[correct < false.max()].sum() / weights.sum())
 
 
 def ranking_noise_factor(correct: ArrayLike, false: ArrayLike) -> float:
     """RNF: weighted share of false answers above the least probable correct one (Equation 2)."""
-    correct, false = _vector(correct), _vector(false)
+    correct = _vector(correct)
+    false = _vector(false)
     weights = expit(np.exp(false))
     return float(weights[false > correct.min()].sum() / weights.sum())
 

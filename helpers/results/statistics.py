@@ -201,7 +201,8 @@ def share_interval(values: ArrayLike) -> Estimate:
     successes = units.sums.sum()
     if not n:
         return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     if successes > 0:
         low = float(stats.beta.ppf(LEVEL / 2, successes, n - successes + 1))
     if successes < n:
@@ -259,11 +260,13 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     low_end = low_end if low_end > 0 >= lowest_end else float(lowest_end)
     high_end = high_end if high_end < 0 <= highest_end else float(highest_end)
     if kind != "number":
-        low_end, high_end = max(-1.0, low_end), min(1.0, high_end)
+        low_end = max(-1.0, low_end)
+        high_end = min(1.0, high_end)
     elif (
         not np.isfinite(high_end - low_end) or high_end == low_end
     ):  # too few units to reject anything, or no change
-        low_end, high_end = float("nan"), float("nan")
+        low_end = float("nan")
+        high_end = float("nan")
     if too_few(relations):
         p_value = float("nan")
     difference = Estimate(units.mean, low_end, high_end, units.records)

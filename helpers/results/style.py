@@ -79,7 +79,8 @@ def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path
     folder = folder or figures_folder()
     folder.mkdir(parents=True, exist_ok=True)
     plt.close(fig)  # of pyplot's figures; it is drawn all the same
-    png_file, svg_file = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
+    png_file = folder / f"{file_name(name)}.png"
+    svg_file = folder / f"{file_name(name)}.svg"
     with in_style():  # some of it matters only now: fonts, resolution
         fig.savefig(png_file, metadata={"Software": None})
         fig.savefig(svg_file, metadata={"Date": None})
@@ -98,7 +99,9 @@ def draw_intervals(
 
     ``across``: values lie along the horizontal axis.
     """
-    means, lows, highs = (intervals[name].to_numpy(float) for name in ("mean", "low", "high"))
+    means = intervals["mean"].to_numpy(float)
+    lows = intervals["low"].to_numpy(float)
+    highs = intervals["high"].to_numpy(float)
     distances_to_ends = np.nan_to_num(np.clip([means - lows, highs - means], 0, None))
     error_bar_style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, **mark_style}
     if across:

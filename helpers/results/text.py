@@ -124,7 +124,9 @@ def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) 
 
 def in_points(estimate: Estimate, *, signed: bool = False) -> str:
     """A fraction in percent: ``87.6 ± 3.9``, or ``97.2 [92.2, 99.4]`` where the sides differ."""
-    mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
+    mean = 100 * estimate.mean
+    low = 100 * estimate.low
+    high = 100 * estimate.high
     interval_text = with_interval(Estimate(mean, low, high, estimate.n), digits=1, signed=signed)
     if abs((high - mean) - (mean - low)) < 0.1:
         return f"{interval_text.partition(' ')[0]} ± {(high - low) / 2:.1f}"

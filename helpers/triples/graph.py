@@ -59,7 +59,8 @@ class Graph:
             neighbours[edge.object].add(edge.subject)
             answers[edge.subject, edge.relation][edge.object] = edge
             answers[edge.object, INVERSE + edge.relation][edge.subject] = edge
-        self.neighbours, self.answers = dict(neighbours), dict(answers)
+        self.neighbours = dict(neighbours)
+        self.answers = dict(answers)
 
     def label(self, identifier: str) -> str:
         """English label of an entity."""

@@ -226,7 +226,9 @@ class _Maker:
     def __init__(
         self, graph: Graph, templates: Mapping[str, PromptTemplates], settings: PeakSettings
     ) -> None:
-        self.graph, self.templates, self.settings = graph, templates, settings
+        self.graph = graph
+        self.templates = templates
+        self.settings = settings
         self.linked = Linked(graph)
         self.by_answer: dict[str, list[Key]] = defaultdict(list)
         for key in sorted(key for key in graph.answers if key[1] in templates):
@@ -235,7 +237,8 @@ class _Maker:
 
     def build(self, choose: Callable[[Key], Choice | str], relations: Sequence[str] = ()) -> Built:
         """Try every fact; number the records; a ``UserError`` for a relation without templates."""
-        graph, settings = self.graph, self.settings
+        graph = self.graph
+        settings = self.settings
         templates = {
             name: templates_of(self.templates, name) for name in relations or self.templates
         }
@@ -276,7 +279,8 @@ class _Maker:
         self, key: Key, targets: Sequence[str], correct: Sequence[str], known: Sequence[str]
     ) -> PeakRecord | str:
         """The record of one fact, or the step at which its best target fails."""
-        settings, graph = self.settings, self.graph
+        settings = self.settings
+        graph = self.graph
         rng = random.Random(f"{settings.seed}/{key[1]}/{key[0]}")
         if len(correct) < settings.correct[0]:
             return "enough correct answers"

@@ -49,7 +49,8 @@ class CurationPanel(widgets.VBox):
 
     def _show(self) -> None:
         """Redraw everything from the session's state."""
-        growth, review = self._session.growth, self._session.pending
+        growth = self._session.growth
+        review = self._session.pending
         self.progress.value = min(len(growth.chains), self.progress.max)
         self.status.value = escape(
             f"Round {growth.rounds}: {growth.graph.number_of_edges()} facts, "
@@ -61,7 +62,8 @@ class CurationPanel(widgets.VBox):
             return
         self._pruning = review.occasion == "prune"
         self.message.value = escape(_EXPLANATION[review.occasion])
-        self.question.value, self.question.disabled = review.question, self._pruning
+        self.question.value = review.question
+        self.question.disabled = self._pruning
         response_items = "".join(
             f"<li>{escape(response) or '<i>empty</i>'}</li>" for response in review.responses
         )

@@ -201,7 +201,9 @@ class Session:
         run_settings = journal.header["settings"]
         self.settings = Settings(**run_settings["pipeline"])
         self.question = run_settings["question"]
-        self.journal, self.model, self.store = journal, model, store
+        self.journal = journal
+        self.model = model
+        self.store = store
         self.wordings = wordings
         self.growth = Growth(Triplet(*run_settings["fact"]))
         self._asked_paths: set[tuple[Key, ...]] = set()
@@ -241,7 +243,8 @@ class Session:
 
     def _rounds(self) -> Generator[Review, Decision, None]:
         """The algorithms as one generator of reviews."""
-        growth, settings = self.growth, self.settings
+        growth = self.growth
+        settings = self.settings
         waiting_paths = self._paths_not_asked([(growth.fact,)])
         while (
             waiting_paths and growth.rounds < settings.max_rounds and not self._has_enough_chains()
@@ -291,7 +294,8 @@ class Session:
 
     def _generate(self, validated: QuestionOfPath) -> Generator[Review, Decision, list[Steps]]:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
-        growth, settings = self.growth, self.settings
+        growth = self.growth
+        settings = self.settings
         prompts = [language.solved_prompt("thought", question) for question in validated.values()]
         thoughts_by_question = self._responses_to(
             prompts, n=settings.thoughts, max_new_tokens=settings.thought_tokens, stop=None
@@ -356,7 +360,8 @@ class Session:
 
     def _synthesise(self, validated: QuestionOfPath) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
-        growth, max_steps = self.growth, self.settings.max_steps
+        growth = self.growth
+        max_steps = self.settings.max_steps
         if growth.rounds == 1 and validated:
             growth.fact = next(iter(validated))[0]  # as refined, if it was
         subject_and_object = growth.fact.subject, growth.fact.object
