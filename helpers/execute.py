@@ -30,14 +30,14 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
-from helpers.processes import TOLD, each_alone, shared_cores
+from helpers.processes import PROGRESS_PREFIX, each_alone, shared_cores
 from helpers.records import read_text
 
 # Tags of cells.
 PUBLISHED = "published"
 RESULTS = "results"
 SHARED = "shared"
-ROW = "run.json"  # the file in a run's folder that tells how it ended
+OUTCOME = "run.json"  # the file in a run's folder that tells how it ended
 _HEADLINES = re.compile(r"<!-- made by python -m tools\.headlines.*?<!-- end -->\n*", re.S)
 _FOLDERS = {"results", "output"}  # parameters that change no number
 USUAL_TIME = re.compile(r"^# Usual time: (.+)$", re.M)
@@ -48,7 +48,7 @@ class RunError(UserError):
 
 
 @dataclass(frozen=True)
-class RunRow:
+class RunOutcome:
     """How a run ended: the content of its ``run.json``; ``error`` is what a cell raised."""
 
     started: str
@@ -78,10 +78,10 @@ class PlannedRun:
         """The folder of the tables that its notebook shows, as CSV files."""
         return self.output_folder / "tables"
 
-    def row(self) -> RunRow | None:
+    def outcome(self) -> RunOutcome | None:
         """How the run ended; None where it never did: it did not start, or was killed."""
         try:
-            return RunRow(**json.loads((self.output_folder / ROW).read_text("utf-8")))
+            return RunOutcome(**json.loads((self.output_folder / OUTCOME).read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -93,8 +93,8 @@ def planned_run(
 
     ``cell_tag`` restricts it to the cells with this tag.
     """
-    digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
-    output_folder = folder / notebook.stem / f"{file_name(params_file.stem)}-{digest}"
+    params_digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:8]
+    output_folder = folder / notebook.stem / f"{file_name(params_file.stem)}-{params_digest}"
     return PlannedRun(notebook, params_file, params, output_folder, cell_tag)
 
 
@@ -125,20 +125,22 @@ def run_files(
     """
     environments = shared_cores(workers)
     planned_runs = [checked_plan(file, folder=folder) for file in params_files]
-    failed = []
+    failed_notebooks = []
     for planned, exit_code in each_alone(_run_and_tell, planned_runs, environments):
-        name = planned.notebook.stem
+        notebook_name = planned.notebook.stem
         if exit_code < 0:
             tell(
-                f"error: {name}: its process was killed (signal {-exit_code}), maybe out of memory"
+                f"error: {notebook_name}: its process was killed (signal {-exit_code}), maybe out of memory"
             )
         if exit_code:
-            failed.append(name)
+            failed_notebooks.append(notebook_name)
     run_count = len(planned_runs)
     if run_count > 1:
-        names_of_failed = f"; failed: {', '.join(failed)}" if failed else ""
-        tell(f"{run_count - len(failed)} of {run_count} notebooks ended well{names_of_failed}")
-    return not failed
+        names_of_failed = f"; failed: {', '.join(failed_notebooks)}" if failed_notebooks else ""
+        tell(
+            f"{run_count - len(failed_notebooks)} of {run_count} notebooks ended well{names_of_failed}"
+        )
+    return not failed_notebooks
 
 
 def _run_and_tell(planned: PlannedRun) -> None:
@@ -150,17 +152,19 @@ def _run_and_tell(planned: PlannedRun) -> None:
     usual_time = USUAL_TIME.search(read_text(planned.params_file))
     tell(f"started, usually {usual_time[1]}" if usual_time else "started")
     try:
-        row = execute(planned, tell=tell)
+        outcome = execute(planned, tell=tell)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         raise SystemExit(1) from error
-    tell(f"{row.status} in {row.seconds:.0f} s -> {planned.output}, with figures and tables")
+    tell(
+        f"{outcome.status} in {outcome.seconds:.0f} s -> {planned.output}, with figures and tables"
+    )
 
 
-def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None) -> RunRow:
+def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None) -> RunOutcome:
     """Execute a checked run; ``tell`` gets lines about its progress.
 
-    The executed notebook, its figures and tables, the effective parameters and the row go to its folder,
+    The executed notebook, its figures and tables, the effective parameters and the outcome go to its folder,
     also where a cell fails, which is a ``RunError``.
     """
     try:
@@ -168,27 +172,29 @@ def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None
         with FileLock(planned.output_folder / ".lock", blocking=False):
             remove(planned.tables)
             remove(planned.output_folder / "figures")
-            (planned.output_folder / ROW).unlink(missing_ok=True)
-            effective = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
-            write_whole(planned.output_folder / "params.yaml", effective)
+            (planned.output_folder / OUTCOME).unlink(missing_ok=True)
+            params_yaml = yaml.safe_dump(planned.params, sort_keys=False, allow_unicode=True)
+            write_whole(planned.output_folder / "params.yaml", params_yaml)
             write_for_run(
                 planned.notebook, planned.params, planned.output, cell_tag=planned.cell_tag
             )
-            row = _run_cells(planned, tell)
-            write_whole(planned.output_folder / ROW, json.dumps(asdict(row), ensure_ascii=False))
+            outcome = _run_cells(planned, tell)
+            write_whole(
+                planned.output_folder / OUTCOME, json.dumps(asdict(outcome), ensure_ascii=False)
+            )
     except Timeout as error:
         raise RunError(
             f"another run of these parameters writes to {planned.output_folder}: wait"
         ) from error
     except OSError as error:
         raise RunError(in_one_line(error)) from error
-    if row.error:
-        raise RunError(f"{planned.notebook.stem} failed, see {planned.output}\n{row.error}")
-    return row
+    if outcome.error:
+        raise RunError(f"{planned.notebook.stem} failed, see {planned.output}\n{outcome.error}")
+    return outcome
 
 
-def _run_cells(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
-    """Execute the notebook that is written to the run's output, in place; an error is in the row."""
+def _run_cells(planned: PlannedRun, tell: Callable[[str], None]) -> RunOutcome:
+    """Execute the notebook that is written to the run's output, in place; an error is in the outcome."""
     variables = {
         "TQDM_DISABLE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -197,7 +203,7 @@ def _run_cells(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
         "HELPERS_TELL": "1",
     }
     started = datetime.now(UTC)
-    clock = time.perf_counter()
+    clock_at_start = time.perf_counter()
     error = ""
     try:
         with _kernel_of_this_python() as kernel, patch.dict(os.environ, variables | kernel):
@@ -215,9 +221,9 @@ def _run_cells(planned: PlannedRun, tell: Callable[[str], None]) -> RunRow:
         error = f"{failure.ename}: {failure.evalue}"
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-    seconds = round(time.perf_counter() - clock, 1)
+    seconds = round(time.perf_counter() - clock_at_start, 1)
     status = "failed" if error else "done"
-    return RunRow(started.isoformat(timespec="seconds"), seconds, status, error, __version__)
+    return RunOutcome(started.isoformat(timespec="seconds"), seconds, status, error, __version__)
 
 
 @contextmanager
@@ -227,11 +233,11 @@ def _kernel_of_this_python() -> Iterator[dict[str, str]]:
     Jupyter takes a kernel's name from the first folder that has it, and people have several.
     """
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": command, "display_name": "Python 3", "language": "python"}
+    kernel_spec = {"argv": command, "display_name": "Python 3", "language": "python"}
     with tempfile.TemporaryDirectory() as jupyter_folder:
-        file = Path(jupyter_folder, "kernels", "python3", "kernel.json")
-        file.parent.mkdir(parents=True)
-        file.write_text(json.dumps(spec), "utf-8")
+        kernel_file = Path(jupyter_folder, "kernels", "python3", "kernel.json")
+        kernel_file.parent.mkdir(parents=True)
+        kernel_file.write_text(json.dumps(kernel_spec), "utf-8")
         search_path = jupyter_folder  # of kernels, before the user's folders
         if users_path := os.environ.get("JUPYTER_PATH"):
             search_path += os.pathsep + users_path
@@ -239,11 +245,11 @@ def _kernel_of_this_python() -> Iterator[dict[str, str]]:
 
 
 def write_for_run(
-    notebook: Path, params: Mapping[str, Any], path: Path, *, cell_tag: str = ""
+    notebook: Path, params: Mapping[str, Any], executed_notebook: Path, *, cell_tag: str = ""
 ) -> None:
     """Write the notebook as a run with all these parameters executes it, or its cells of one tag."""
-    content = json.loads(notebook.read_text("utf-8"))
-    cells = content["cells"]
+    notebook_content = json.loads(notebook.read_text("utf-8"))
+    cells = notebook_content["cells"]
     if cell_tag:
         cells = [cell for cell in cells if {cell_tag, "parameters"} & tags(cell)]
     if "published" in params and not params["published"]:
@@ -254,7 +260,9 @@ def write_for_run(
         for cell in cells:  # the box of ``tools.headlines``
             if cell["cell_type"] == "markdown":
                 cell["source"] = _HEADLINES.sub("", "".join(cell["source"]))
-    write_whole(path, json.dumps({**content, "cells": cells}, ensure_ascii=False))
+    write_whole(
+        executed_notebook, json.dumps({**notebook_content, "cells": cells}, ensure_ascii=False)
+    )
 
 
 def tags(cell: Mapping[str, Any]) -> set[str]:
@@ -264,14 +272,14 @@ def tags(cell: Mapping[str, Any]) -> set[str]:
 
 @dataclass
 class _NotebookProgress:
-    """What cells write to stderr, of which lines of progress are told."""
+    """What cells write to stderr, of which lines of progress are reported."""
 
     tell: Callable[[str], None]
 
     def write(self, text: str) -> None:
         for line in text.splitlines():
-            if line.startswith(TOLD):
-                self.tell(line.removeprefix(TOLD))
+            if line.startswith(PROGRESS_PREFIX):
+                self.tell(line.removeprefix(PROGRESS_PREFIX))
 
     def flush(self) -> None:
         pass

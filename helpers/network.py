@@ -21,25 +21,25 @@ _WORDS = (
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """An error, and those it was raised from, the outermost first."""
-    waiting: list[BaseException | None] = [error]
-    yielded: set[int] = set()
-    while waiting:
-        cause = waiting.pop(0)
-        if cause is None or id(cause) in yielded:
+    errors_to_visit: list[BaseException | None] = [error]
+    visited_ids: set[int] = set()
+    while errors_to_visit:
+        cause = errors_to_visit.pop(0)
+        if cause is None or id(cause) in visited_ids:
             continue
-        yielded.add(id(cause))
+        visited_ids.add(id(cause))
         yield cause
-        waiting += [cause.__cause__, cause.__context__]
-        reason = getattr(cause, "reason", None)  # urllib's
-        if isinstance(reason, BaseException):
-            waiting.append(reason)
+        errors_to_visit += [cause.__cause__, cause.__context__]
+        urllib_reason = getattr(cause, "reason", None)  # urllib's
+        if isinstance(urllib_reason, BaseException):
+            errors_to_visit.append(urllib_reason)
 
 
 def status_of(error: BaseException) -> int | None:
     """The status of the HTTP answer that an error, or one of its causes, is about."""
     for cause in causes(error):
-        answer = getattr(cause, "response", None)
-        status = getattr(answer, "status_code", None) or getattr(cause, "code", None)
+        http_answer = getattr(cause, "response", None)
+        status = getattr(http_answer, "status_code", None) or getattr(cause, "code", None)
         if isinstance(status, int):
             return status
     return None
@@ -48,12 +48,12 @@ def status_of(error: BaseException) -> int | None:
 def network_words(error: BaseException) -> str:
     """Why a download failed; without a failure of the network the error's own first line."""
     if (status := status_of(error)) is not None:
-        phrases = {known.value: known.phrase for known in HTTPStatus}
-        return f"HTTP {status} {phrases.get(status, '')}".rstrip()
-    if words := _words_of(error):
-        return words
-    lines = str(error).strip().splitlines()
-    return lines[0][:150] if lines else type(error).__name__
+        phrase_of_status = {http_status.value: http_status.phrase for http_status in HTTPStatus}
+        return f"HTTP {status} {phrase_of_status.get(status, '')}".rstrip()
+    if failure_words := _words_of(error):
+        return failure_words
+    error_lines = str(error).strip().splitlines()
+    return error_lines[0][:150] if error_lines else type(error).__name__
 
 
 def is_network_error(error: BaseException) -> bool:
@@ -62,5 +62,10 @@ def is_network_error(error: BaseException) -> bool:
 
 
 def _words_of(error: BaseException) -> str:
-    names = {kind.__name__ for each in causes(error) for kind in type(each).__mro__}
-    return next((words for kinds, words in _WORDS if names & set(kinds)), "")
+    class_names: set[str] = set()
+    for cause in causes(error):
+        class_names |= {error_class.__name__ for error_class in type(cause).__mro__}
+    for names_of_kind, failure_words in _WORDS:
+        if class_names & set(names_of_kind):
+            return failure_words
+    return ""

@@ -20,7 +20,7 @@ from helpers import UserError
 Environment = dict[str, str]
 Item = TypeVar("Item")
 
-TOLD = "progress: "  # how a line of ``Progress`` begins
+PROGRESS_PREFIX = "progress: "  # how a line of ``Progress`` begins
 _EVERY = 10.0  # seconds
 
 
@@ -28,9 +28,11 @@ def shared_cores(count: int) -> list[Environment]:
     """One environment for each of ``count`` processes, in which torch has its share of the cores."""
     if count < 1:
         raise UserError(f"--workers must be at least 1, got {count}")
-    threads = max(1, (os.cpu_count() or 1) // count)
-    shared = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
-    return [shared] * count
+    threads_each = max(1, (os.cpu_count() or 1) // count)
+    variables = {"OMP_NUM_THREADS": str(threads_each)}
+    if "OMP_NUM_THREADS" in os.environ:
+        variables = {}
+    return [variables] * count
 
 
 def each_alone(
@@ -43,39 +45,39 @@ def each_alone(
     """
     # Spawned, not forked: CUDA and torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    waiting = deque(items)
-    idle = list(environments)
-    running: dict[Any, tuple[BaseProcess, Item, Environment]] = {}
+    items_waiting = deque(items)
+    idle_environments = list(environments)
+    running_processes: dict[Any, tuple[BaseProcess, Item, Environment]] = {}
     try:
-        while waiting or running:
-            while waiting and idle:
-                item = waiting.popleft()
-                variables = idle.pop()
+        while items_waiting or running_processes:
+            while items_waiting and idle_environments:
+                item = items_waiting.popleft()
+                variables = idle_environments.pop()
                 process: BaseProcess = context.Process(
                     target=_start_worker, args=(variables, function, item)
                 )
                 process.start()
-                running[process.sentinel] = process, item, variables
-            for sentinel in wait(list(running)):
-                ended, item, variables = running.pop(sentinel)
-                ended.join()
-                idle.append(variables)
-                yield item, int(ended.exitcode or 0)
+                running_processes[process.sentinel] = process, item, variables
+            for sentinel in wait(list(running_processes)):
+                ended_process, item, variables = running_processes.pop(sentinel)
+                ended_process.join()
+                idle_environments.append(variables)
+                yield item, int(ended_process.exitcode or 0)
     finally:
-        for left, _, _ in running.values():
-            left.terminate()
-        for left, _, _ in running.values():
-            left.join()
+        for process_left, _, _ in running_processes.values():
+            process_left.terminate()
+        for process_left, _, _ in running_processes.values():
+            process_left.join()
 
 
 def _start_worker(variables: Environment, function: Callable[[Item], None], item: Item) -> None:
     # An interrupt reaches every process of a terminal; the one that handed out the work ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    starter = multiprocessing.parent_process()
+    starting_process = multiprocessing.parent_process()
 
     def end_with_starter() -> None:
-        if starter is not None:
-            starter.join()
+        if starting_process is not None:
+            starting_process.join()
             os._exit(1)
 
     threading.Thread(target=end_with_starter, daemon=True).start()
@@ -85,24 +87,26 @@ def _start_worker(variables: Environment, function: Callable[[Item], None], item
 
 @dataclass
 class Progress:
-    """Work of ``total`` pieces; told on stderr where ``helpers run`` listens, every ten seconds at most."""
+    """Reports work of ``total`` pieces on stderr where ``helpers run`` listens, at most every ten seconds."""
 
     total: int
     unit: str = "records"
-    began: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
+    reported_at: float = field(default_factory=time.monotonic)
 
     def at(self, done: int) -> None:
         """The number that is done."""
         time_now = time.monotonic()
-        is_due = time_now - self.told >= _EVERY and 0 < done < self.total
+        is_due = time_now - self.reported_at >= _EVERY and 0 < done < self.total
         if is_due and "HELPERS_TELL" in os.environ:
-            self.told = time_now
-            seconds_each = (time_now - self.began) / done
-            left = span_in_words(seconds_each * (self.total - done))
-            rate = f"{60 / seconds_each:.1f} a minute"
-            line = f"{done} of {self.total} {self.unit}, {rate}, {left} left"
-            print(TOLD + line, file=sys.stderr, flush=True)
+            self.reported_at = time_now
+            seconds_each = (time_now - self.started_at) / done
+            time_left_in_words = span_in_words(seconds_each * (self.total - done))
+            rate_in_words = f"{60 / seconds_each:.1f} a minute"
+            progress_line = (
+                f"{done} of {self.total} {self.unit}, {rate_in_words}, {time_left_in_words} left"
+            )
+            print(PROGRESS_PREFIX + progress_line, file=sys.stderr, flush=True)
 
 
 def span_in_words(seconds: float) -> str:

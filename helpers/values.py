@@ -82,12 +82,14 @@ class NotebookParams:
 
     def check(self, file: Path, *, published: bool = True) -> None:
         """Refuse values that a run could not use, all at once; ``published`` tables must exist."""
-        allowed: tuple[type[Exception], ...] = () if published else (ArchiveError,)
+        allowed_errors: tuple[type[Exception], ...] = () if published else (ArchiveError,)
         if any(not method.startswith("mend") for method in self.methods):
-            allowed = (*allowed, UntrainedError)  # the others run without it
-        wrong = [str(error) for error in self.wrong_values() if not isinstance(error, allowed)]
-        if wrong:
-            raise UserError(f"{file}: " + "; ".join(wrong))
+            allowed_errors = (*allowed_errors, UntrainedError)  # the others run without it
+        wrong_values = [
+            str(error) for error in self.wrong_values() if not isinstance(error, allowed_errors)
+        ]
+        if wrong_values:
+            raise UserError(f"{file}: " + "; ".join(wrong_values))
 
     def wrong_values(self) -> list[ValueError]:
         """What is wrong with values, each thing once; data that is not here yet is not judged.
@@ -95,17 +97,17 @@ class NotebookParams:
         A check of values next to others would only stumble over one that is wrong by itself: those checks
         run once the single values are right.
         """
-        empty = [name for name in self.needed_lists() if self.values[name] == []]
-        if empty:
-            return [ValueError(f"{name}: name at least one") for name in empty]
+        empty_lists = [name for name in self.needed_lists() if self.values[name] == []]
+        if empty_lists:
+            return [ValueError(f"{name}: name at least one") for name in empty_lists]
         return _errors_of(self._single_checks()) or _errors_of(self.joint_checks())
 
     def _single_checks(self) -> Iterator[Callable[[], object]]:
         for name, value in self.values.items():
-            items = value if isinstance(value, list) else [value]
-            for item in items:
-                if item is not None and name in self.value_checks:
-                    yield partial(self.value_checks[name], item)
+            single_values = value if isinstance(value, list) else [value]
+            for single_value in single_values:
+                if single_value is not None and name in self.value_checks:
+                    yield partial(self.value_checks[name], single_value)
 
 
 class BenchmarkParams(NotebookParams):
@@ -165,18 +167,20 @@ def params_of(notebook: Path, values: Mapping[str, Any]) -> NotebookParams:
         return BenchmarkParams(values)
     if notebook.stem not in PARAMS_CLASSES:
         return NotebookParams(values)
-    module, class_name = PARAMS_CLASSES[notebook.stem]
-    params_class: type[NotebookParams] = getattr(import_module(f"helpers.{module}"), class_name)
+    module_path, class_name = PARAMS_CLASSES[notebook.stem]
+    params_class: type[NotebookParams] = getattr(
+        import_module(f"helpers.{module_path}"), class_name
+    )
     return params_class(values)
 
 
 def _errors_of(checks: Iterable[Callable[[], object]]) -> list[ValueError]:
-    errors: dict[str, ValueError] = {}
+    error_of_message: dict[str, ValueError] = {}
     for check in checks:
         try:
             check()
         except NotHereError:
             continue
         except ValueError as error:
-            errors.setdefault(str(error), error)
-    return list(errors.values())
+            error_of_message.setdefault(str(error), error)
+    return list(error_of_message.values())

@@ -33,7 +33,7 @@ if act == "show":
         place = pathlib.Path(os.environ["HELPERS_" + kind])
         place.mkdir(exist_ok=True)
         (place / f"01-one.{ending}").touch()
-    progress = Progress(9, began=time.monotonic() - 12, told=time.monotonic() - 11)
+    progress = Progress(9, started_at=time.monotonic() - 12, reported_at=time.monotonic() - 11)
     progress.at(6)
     progress.at(7)
 if act == "interpreter":

@@ -92,7 +92,7 @@ LIST_TITLES = {
 }
 
 
-def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
+def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame:
     """Success of the appended answer o* under each scorer, a row a record, as fractions.
 
     ES, GS, and AFF and ANF against hard false answers: ``metrics_table``. tokens: share of o*'s tokens
@@ -103,18 +103,22 @@ def successes(scores: pd.DataFrame, named: pd.DataFrame) -> pd.DataFrame:
     metrics = metrics_table(scores)[["ES", "GS", *FACTORS]]
     target_scores = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
     target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
-    share = target_scores.groupby(["case_id", "role"])["share"].mean()
+    token_shares = target_scores.groupby(["case_id", "role"])["share"].mean()
     comparisons = scores[scores["role"].isin([*_RIGHT])]
     comparisons = comparisons.sort_values("sum_after", kind="stable")
     most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()
-    right = most_probable == most_probable.index.get_level_values("role").map(_RIGHT)
-    responses = named.assign(hit=named["list"] == "target")
-    hits = responses.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
-    response_kinds = hits["form"] + np.where(hits["sample"] > 0, ", sampled", ", greedy")
+    is_right = most_probable == most_probable.index.get_level_values("role").map(_RIGHT)
+    answers_with_hits = answers_named.assign(hit=answers_named["list"] == "target")
+    hits_of_responses = (
+        answers_with_hits.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
+    )
+    response_kinds = hits_of_responses["form"] + np.where(
+        hits_of_responses["sample"] > 0, ", sampled", ", greedy"
+    )
     by_scorer: list[pd.DataFrame | pd.Series] = [
-        share.unstack().rename(columns=_TOKENS),
-        right.groupby(["case_id", "role"]).mean().unstack(),
-        hits.groupby(["case_id", response_kinds])["hit"].mean().unstack(),
+        token_shares.unstack().rename(columns=_TOKENS),
+        is_right.groupby(["case_id", "role"]).mean().unstack(),
+        hits_of_responses.groupby(["case_id", response_kinds])["hit"].mean().unstack(),
     ]
     return metrics.join(by_scorer)
 
@@ -127,60 +131,77 @@ def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """
     named_before = _named_in_samples(before)
     named_after = _named_in_samples(after)
-    rows = {}
-    for case in named_before:
-        if case not in named_after:
+    measures_of_records = {}
+    for case_id in named_before:
+        if case_id not in named_after:
             continue
-        correct_before = {answer for answer in named_before[case] if answer[0] == "correct"}
-        newly_named = named_after[case] - named_before[case]
+        correct_before = {answer for answer in named_before[case_id] if answer[0] == "correct"}
+        newly_named = named_after[case_id] - named_before[case_id]
         new_hard = {answer for answer in newly_named if answer[0] == "hard"}
-        recalled = correct_before & named_after[case]
+        recalled = correct_before & named_after[case_id]
         recall = len(recalled) / len(correct_before) if correct_before else np.nan
-        target = float(("target", 0) in named_after[case])
-        rows[case] = recall, len(new_hard), target
-    columns = ["recall", "new_hard", "target"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        target_named = float(("target", 0) in named_after[case_id])
+        measures_of_records[case_id] = recall, len(new_hard), target_named
+    column_names = ["recall", "new_hard", "target"]
+    return pd.DataFrame.from_dict(measures_of_records, orient="index", columns=column_names)
 
 
-def _named_in_samples(named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]:
+def _named_in_samples(answers_named: pd.DataFrame) -> dict[object, set[tuple[str, int]]]:
     """What the sampled responses of each case_id name: the list and the index of each answer."""
-    sampled = named[named["sample"] > 0]
+    sampled_answers = answers_named[answers_named["sample"] > 0]
     return {
-        case: set(zip(rows["list"], rows["answer_index"], strict=True))
-        for case, rows in sampled.groupby("case_id")
+        case_id: set(zip(answers_of_record["list"], answers_of_record["answer_index"], strict=True))
+        for case_id, answers_of_record in sampled_answers.groupby("case_id")
     }
 
 
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
-    tables = {n: t.astype({"list": str}) for n, t in run.tables.items()}
-    bare = [key.method for key in run.keys if key.is_method]
-    methods = [method for method in bare if named_table(method) in tables]
-    states = [UNEDITED, *methods]
-    named = {state: tables[named_table(state)].astype({"form": str}) for state in states}
-    named_again = tables[named_table(UNEDITED, again=True)].astype({"form": str})
-    relations = {int(case): name for case, name in run.about.caption["relations"].items()}
-    scores = {method: tables[method].astype({"role": str}) for method in methods}
-    first = max(scores.values(), key=len)
-    scores[UNEDITED] = first.assign(sum_after=first["sum_before"], top_after=first["top_before"])
-    measures = {}
-    for state in states:
-        lists = lists_in_text(named_again, named[state])
-        table = successes(scores[state], named[state]).join(lists)
-        levels = [table.index, table.index.map(relations).rename("relation")]
-        label = state if state == UNEDITED else method_label(state)
-        measures[label] = table.set_index(levels)
-    return measures
-
-
-def scorer_table(states: Metrics) -> ShownTable:
-    """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
-    rows = {
-        state: {s: in_points(interval(table[s], kind_of_scorer(s))) for s in SCORERS if s in table}
-        for state, table in states.items()
+    stored_tables = {
+        table_name: table.astype({"list": str}) for table_name, table in run.tables.items()
     }
-    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    return with_relations(shown, [t[s] for t in states.values() for s in SCORERS if s in t])
+    scored_methods = [key.method for key in run.keys if key.is_method]
+    methods = [method for method in scored_methods if named_table(method) in stored_tables]
+    states = [UNEDITED, *methods]
+    named_by_state = {
+        state: stored_tables[named_table(state)].astype({"form": str}) for state in states
+    }
+    named_again = stored_tables[named_table(UNEDITED, again=True)].astype({"form": str})
+    relation_of_case = {
+        int(case_id): relation for case_id, relation in run.about.caption["relations"].items()
+    }
+    scores_by_state = {method: stored_tables[method].astype({"role": str}) for method in methods}
+    longest_scores = max(scores_by_state.values(), key=len)
+    scores_by_state[UNEDITED] = longest_scores.assign(
+        sum_after=longest_scores["sum_before"], top_after=longest_scores["top_before"]
+    )
+    measures_by_state = {}
+    for state in states:
+        lists_of_state = lists_in_text(named_again, named_by_state[state])
+        successes_of_state = successes(scores_by_state[state], named_by_state[state])
+        measures_of_state = successes_of_state.join(lists_of_state)
+        case_ids = measures_of_state.index
+        index_levels = [case_ids, case_ids.map(relation_of_case).rename("relation")]
+        label = state if state == UNEDITED else method_label(state)
+        measures_by_state[label] = measures_of_state.set_index(index_levels)
+    return measures_by_state
+
+
+def scorer_table(tables_by_state: Metrics) -> ShownTable:
+    """Mean success in percent with its 95 % interval as text, states as rows, scorers as columns."""
+    rows_of_states = {
+        state: {
+            scorer: in_points(interval(table[scorer], kind_of_scorer(scorer)))
+            for scorer in SCORERS
+            if scorer in table
+        }
+        for state, table in tables_by_state.items()
+    }
+    means_in_words = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
+    return with_relations(
+        means_in_words,
+        [t[scorer] for t in tables_by_state.values() for scorer in SCORERS if scorer in t],
+    )
 
 
 def kind_of_scorer(scorer: str) -> Kind:
@@ -188,39 +209,46 @@ def kind_of_scorer(scorer: str) -> Kind:
     return "fraction" if scorer in _FRACTIONS else "share"
 
 
-def app_price_table(states: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")) -> ShownTable:
+def app_price_table(
+    tables_by_state: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")
+) -> ShownTable:
     """Success of edits without and with APP under some scorers, on the same records: what APP costs.
 
     Shares in percent, and their paired difference with its interval; *Holm* shows which differences
     survive the correction for all of the table.
     """
-    rows: list[dict[str, object]] = []
+    rows_of_tests: list[dict[str, object]] = []
     contrasts = []
     samples = []
-    for state in (name for name in states if f"{name}+APP" in states):
+    for state in (name for name in tables_by_state if f"{name}+APP" in tables_by_state):
         for scorer in scorers:
-            without, with_app = states[state][scorer], states[f"{state}+APP"][scorer]
-            first, second = without.align(with_app, join="inner")
-            measured_twice = first.notna() & second.notna()
-            contrast = paired(first[measured_twice], second[measured_twice], kind_of_scorer(scorer))
+            without = tables_by_state[state][scorer]
+            with_app = tables_by_state[f"{state}+APP"][scorer]
+            values_without, values_with = without.align(with_app, join="inner")
+            measured_twice = values_without.notna() & values_with.notna()
+            values_without = values_without[measured_twice]
+            values_with = values_with[measured_twice]
+            contrast = paired(values_without, values_with, kind_of_scorer(scorer))
             contrasts.append(contrast)
-            samples.append(second[measured_twice] - first[measured_twice])
-            rows.append(
+            samples.append(values_with - values_without)
+            rows_of_tests.append(
                 {
                     "method": state,
                     "scorer": SCORERS[scorer].replace("\n", " "),
-                    "without": f"{100 * first[measured_twice].mean():.1f}",
-                    "with APP": f"{100 * second[measured_twice].mean():.1f}",
+                    "without": f"{100 * values_without.mean():.1f}",
+                    "with APP": f"{100 * values_with.mean():.1f}",
                     "difference": in_points(contrast.difference, signed=True),
                     "n": contrast.difference.n,
                 }
             )
     survives = holm([contrast.p_value for contrast in contrasts]) < LEVEL
-    table = pd.DataFrame(rows).assign(Holm=np.where(survives, "significant", "inconclusive"))
-    return with_relations(table.set_index(["method", "scorer"]), samples)
+    tests_table = pd.DataFrame(rows_of_tests).assign(
+        Holm=np.where(survives, "significant", "inconclusive")
+    )
+    return with_relations(tests_table.set_index(["method", "scorer"]), samples)
 
 
-def agreement(states: Metrics) -> ShownTable:
+def agreement(tables_by_state: Metrics) -> ShownTable:
     """How far two scorers order the methods alike: a row a pair of scorers, as text.
 
     ``rank correlation``: Spearman's, over ``distinct`` methods, with the bootstrap interval over units
@@ -228,16 +256,19 @@ def agreement(states: Metrics) -> ShownTable:
     difference has p < 0.05 (not corrected for their number): ``same`` counts the pairs with one order,
     ``opposite`` names those that change places, and the rest is ``inconclusive``.
     """
-    methods = distinct(state for state in states if state != UNEDITED)
-    values = values_by_scorer(states, methods)
+    methods = distinct(state for state in tables_by_state if state != UNEDITED)
+    values = values_by_scorer(tables_by_state, methods)
     samples = [column for table in values.values() for _, column in table.dropna().items()]
     orders = orders_of_methods(values)
-    rows = []
+    rows_of_pairs = []
     for first, second in combinations(orders, 2):
         correlation = order_correlation(orders[first], orders[second])
         pairs = pairs_by_agreement(orders[first], orders[second])
-        opposite = [f"{methods[i]} / {methods[j]}" for i, j in pairs["opposite"]]
-        rows.append(
+        opposite = [
+            f"{methods[first_index]} / {methods[second_index]}"
+            for first_index, second_index in pairs["opposite"]
+        ]
+        rows_of_pairs.append(
             {
                 "scorer": first,
                 "other": second,
@@ -248,7 +279,7 @@ def agreement(states: Metrics) -> ShownTable:
                 "n": correlation.n,
             }
         )
-    return with_relations(pd.DataFrame(rows, columns=_AGREEMENT_COLUMNS), samples)
+    return with_relations(pd.DataFrame(rows_of_pairs, columns=_AGREEMENT_COLUMNS), samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,10 +291,15 @@ class MethodOrder:
     n: int  # records with a value for each method
 
 
-def values_by_scorer(states: Metrics, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
+def values_by_scorer(tables_by_state: Metrics, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
     """For each scorer that all methods have its values, [records, methods]."""
-    scorers = [s for s in SCORERS if all(s in states[method] for method in methods)]
-    return {s: pd.concat([states[method][s] for method in methods], axis=1) for s in scorers}
+    scorers = [
+        scorer for scorer in SCORERS if all(scorer in tables_by_state[method] for method in methods)
+    ]
+    return {
+        scorer: pd.concat([tables_by_state[method][scorer] for method in methods], axis=1)
+        for scorer in scorers
+    }
 
 
 def orders_of_methods(values: Mapping[str, pd.DataFrame]) -> dict[str, MethodOrder]:
@@ -295,23 +331,23 @@ def order_correlation(first: MethodOrder, second: MethodOrder) -> Estimate:
 def pairs_by_agreement(first: MethodOrder, second: MethodOrder) -> dict[str, list[tuple[int, int]]]:
     """Pairs of methods by whether two scorers order them the same, in opposite ways, or neither."""
     pairs: dict[str, list[tuple[int, int]]] = {"same": [], "opposite": [], "inconclusive": []}
-    words = {1: "same", -1: "opposite", 0: "inconclusive"}
+    agreement_of_sign = {1: "same", -1: "opposite", 0: "inconclusive"}
     for pair, sign in first.signs.items():
-        pairs[words[sign * second.signs[pair]]].append(pair)
+        pairs[agreement_of_sign[sign * second.signs[pair]]].append(pair)
     return pairs
 
 
-def list_table(states: Metrics) -> ShownTable:
+def list_table(tables_by_state: Metrics) -> ShownTable:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
     the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
     """
-    unedited = states[UNEDITED]
+    unedited = tables_by_state[UNEDITED]
     recall_tests: dict[str, Contrast] = {}  # of each edited state
     noise_tests: dict[str, Contrast] = {}
     recall_changes: dict[str, pd.Series] = {}
-    for state, table in states.items():
+    for state, table in tables_by_state.items():
         if state != UNEDITED:
             before, after = unedited.align(table, join="inner", axis=0)
             recall_tests[state] = paired(before["recall"], after["recall"], "share")
@@ -322,24 +358,28 @@ def list_table(states: Metrics) -> ShownTable:
     )
     noise_p = dict(zip(noise_tests, holm([t.p_value for t in noise_tests.values()]), strict=True))
 
-    rows = {}
-    for state, table in states.items():
-        row = dict.fromkeys(LIST_TITLES, "")
-        row["recall"] = in_points(share_interval(table["recall"]))
-        row["new_hard"] = with_interval(mean_interval(table["new_hard"]))
-        row["target"] = in_points(share_interval(table["target"]))
+    rows_of_states = {}
+    for state, table in tables_by_state.items():
+        row_of_state = dict.fromkeys(LIST_TITLES, "")
+        row_of_state["recall"] = in_points(share_interval(table["recall"]))
+        row_of_state["new_hard"] = with_interval(mean_interval(table["new_hard"]))
+        row_of_state["target"] = in_points(share_interval(table["target"]))
         if state != UNEDITED:
-            row["recall_change"] = in_points(recall_tests[state].difference, signed=True)
-            row["recall_holm"] = _p_text(recall_p[state])
-            row["new_hard_change"] = with_interval(noise_tests[state].difference, signed=True)
-            row["new_hard_holm"] = _p_text(noise_p[state])
-        rows[state] = row
-    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-    shown["n"] = [_n_of_recall(unedited, table) for table in states.values()]
-    least = [100 * detectable(change) for change in recall_changes.values()]
-    tested_n = shown.loc[[*recall_changes], "n"]
-    titled = shown.rename(columns=LIST_TITLES)
-    with_least = with_power(titled, least, tested_n, unit=" points of list recall")
+            row_of_state["recall_change"] = in_points(recall_tests[state].difference, signed=True)
+            row_of_state["recall_holm"] = _p_text(recall_p[state])
+            row_of_state["new_hard_change"] = with_interval(
+                noise_tests[state].difference, signed=True
+            )
+            row_of_state["new_hard_holm"] = _p_text(noise_p[state])
+        rows_of_states[state] = row_of_state
+    list_measures = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
+    list_measures["n"] = [_n_of_recall(unedited, table) for table in tables_by_state.values()]
+    least_detectable = [100 * detectable(change) for change in recall_changes.values()]
+    tested_n = list_measures.loc[[*recall_changes], "n"]
+    titled_measures = list_measures.rename(columns=LIST_TITLES)
+    with_least = with_power(
+        titled_measures, least_detectable, tested_n, unit=" points of list recall"
+    )
     return with_relations(with_least, recall_changes.values())
 
 
@@ -349,7 +389,7 @@ def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:
     return int((before.notna() & after.notna()).sum())
 
 
-def prediction_table(states: Metrics) -> ShownTable:
+def prediction_table(tables_by_state: Metrics) -> ShownTable:
     """Do AFF and ANF predict list recall lost and hard false answers won? A row a method and measure.
 
     Spearman's ρ over records of a method, both measures minus those of ``unedited``; the p-values of a pair
@@ -358,8 +398,10 @@ def prediction_table(states: Metrics) -> ShownTable:
     correlations: dict[tuple[str, str], Contrast] = {}
     samples = []
     for factor, predicted in _PREDICTED.items():
-        for method in distinct(state for state in states if state != UNEDITED):
-            edited, unedited = states[method].align(states[UNEDITED], join="inner", axis=0)
+        for method in distinct(state for state in tables_by_state if state != UNEDITED):
+            edited, unedited = tables_by_state[method].align(
+                tables_by_state[UNEDITED], join="inner", axis=0
+            )
             if factor == "AFF_hard":
                 in_text = unedited["recall"] - edited["recall"]
             else:
@@ -370,7 +412,7 @@ def prediction_table(states: Metrics) -> ShownTable:
     index = pd.MultiIndex.from_tuples(correlations, names=["measures", "method"])
     p_values = pd.Series([contrast.p_value for contrast in correlations.values()], index)
     corrected = p_values.groupby(level="measures", sort=False).transform(holm)
-    rows = [
+    rows_of_tests = [
         (
             *measures_and_method,
             with_interval(contrast.difference),
@@ -379,9 +421,11 @@ def prediction_table(states: Metrics) -> ShownTable:
         )
         for measures_and_method, contrast in correlations.items()
     ]
-    columns = ["measures", "method", "rank correlation", "n", "detectable"]
-    texts = [_p_text(p) for p in corrected]
-    return with_relations(pd.DataFrame(rows, columns=columns).assign(Holm=texts), samples)
+    column_names = ["measures", "method", "rank correlation", "n", "detectable"]
+    p_values_in_words = [_p_text(p_value) for p_value in corrected]
+    return with_relations(
+        pd.DataFrame(rows_of_tests, columns=column_names).assign(Holm=p_values_in_words), samples
+    )
 
 
 def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
@@ -391,34 +435,39 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     is that of the mean of what each record contributes to ρ, robust to what a relation's records share, and
     at least the one by record. NaN where one side is constant, or below ten records.
     """
-    pairs = pd.concat([first, second], axis=1).dropna()
-    n, relations = len(pairs), relations_of(pairs.iloc[:, 0])
-    if n < 10 or (pairs.nunique() == 1).any():
-        return Contrast(Estimate(np.nan, np.nan, np.nan, n), np.nan, relations=relations)
-    ranks = pairs.rank()
-    scores = (ranks - ranks.mean()) / ranks.std(ddof=0)
-    one, two = scores.iloc[:, 0], scores.iloc[:, 1]
-    rho = float((one * two).mean())
-    centre = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
-    contributions = units_of(one * two - rho * (one**2 + two**2) / 2)
-    error, freedom = ((1 + rho**2 / 2) / (n - 3)) ** 0.5, np.inf
+    complete_pairs = pd.concat([first, second], axis=1).dropna()
+    record_count = len(complete_pairs)
+    relations = relations_of(complete_pairs.iloc[:, 0])
+    if record_count < 10 or (complete_pairs.nunique() == 1).any():
+        return Contrast(Estimate(np.nan, np.nan, np.nan, record_count), np.nan, relations=relations)
+    ranks = complete_pairs.rank()
+    standardised_ranks = (ranks - ranks.mean()) / ranks.std(ddof=0)
+    first_scores = standardised_ranks.iloc[:, 0]
+    second_scores = standardised_ranks.iloc[:, 1]
+    rho = float((first_scores * second_scores).mean())
+    fisher_rho = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
+    products = first_scores * second_scores
+    contributions = units_of(products - rho * (first_scores**2 + second_scores**2) / 2)
+    error_of_rho = ((1 + rho**2 / 2) / (record_count - 3)) ** 0.5
+    freedom = np.inf
     if contributions.by_relation:
-        robust, freedom = standard_error(contributions)
-        error = max(error, robust / max(1e-9, 1 - rho**2))
-    half = stats.t.isf(LEVEL / 2, freedom) * error
-    low, high = (float(np.tanh(end)) for end in (centre - half, centre + half))
-    p_value = 2 * float(stats.t.sf(abs(centre) / error, freedom))
+        robust_error, freedom = standard_error(contributions)
+        error_of_rho = max(error_of_rho, robust_error / max(1e-9, 1 - rho**2))
+    half_width = stats.t.isf(LEVEL / 2, freedom) * error_of_rho
+    low = float(np.tanh(fisher_rho - half_width))
+    high = float(np.tanh(fisher_rho + half_width))
+    p_value = 2 * float(stats.t.sf(abs(fisher_rho) / error_of_rho, freedom))
     if too_few(relations):
         p_value = float("nan")
-    return Contrast(Estimate(rho, low, high, n), p_value, relations=relations)
+    return Contrast(Estimate(rho, low, high, record_count), p_value, relations=relations)
 
 
 def detectable_correlation(contrast: Contrast) -> float:
     """Smallest |ρ| that a test with this interval finds with a power of 80 %; NaN where there is no test."""
     if not contrast.p_value >= 0:
         return float("nan")
-    ends = np.arctanh([contrast.difference.low, contrast.difference.high])
-    error = float(np.ptp(ends)) / 2 / stats.norm.isf(LEVEL / 2)
+    fisher_ends = np.arctanh([contrast.difference.low, contrast.difference.high])
+    error = float(np.ptp(fisher_ends)) / 2 / stats.norm.isf(LEVEL / 2)
     return float(np.tanh(POWER * error))
 
 
@@ -434,30 +483,31 @@ def _number_text(value: float, *, digits: int = 2) -> str:
 
 def _drawn_weights(records: pd.Series) -> Numbers:
     """How often each record is there, [1 + 2,000, records]: in the sample, then in draws of its units."""
-    n = len(records)
-    units = np.arange(n)
+    record_count = len(records)
+    unit_of_record = np.arange(record_count)
     if units_of(records).by_relation:
-        units = pd.factorize(records.index.get_level_values("relation"))[0]
-    number = int(units.max()) + 1
-    rng = np.random.default_rng(0)
-    counts = rng.multinomial(number, np.full(number, 1 / number), size=2000)  # [draws, units]
-    return np.vstack([np.ones(n), counts[:, units]])
+        unit_of_record = pd.factorize(records.index.get_level_values("relation"))[0]
+    unit_count = int(unit_of_record.max()) + 1
+    generator = np.random.default_rng(0)
+    equal_chances = np.full(unit_count, 1 / unit_count)
+    unit_draws = generator.multinomial(unit_count, equal_chances, size=2000)  # [draws, units]
+    return np.vstack([np.ones(record_count), unit_draws[:, unit_of_record]])
 
 
-def _spearman(one: Numbers, two: Numbers) -> Numbers:
+def _spearman(first_ranks: Numbers, second_ranks: Numbers) -> Numbers:
     """Spearman's correlation of centred ranks, row by row; NaN where one side is constant."""
-    products = (one * two).sum(axis=1)
-    squares_of_one = (one * one).sum(axis=1)
-    squares_of_two = (two * two).sum(axis=1)
+    products = (first_ranks * second_ranks).sum(axis=1)
+    squares_of_first = (first_ranks * first_ranks).sum(axis=1)
+    squares_of_second = (second_ranks * second_ranks).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return products / np.sqrt(squares_of_one * squares_of_two)
+        return products / np.sqrt(squares_of_first * squares_of_second)
 
 
 def signs_of_pairs(values: pd.DataFrame, kind: Kind) -> dict[tuple[int, int], int]:
     """1 where the first of two methods (columns) is higher, -1 where lower, 0 where that is inconclusive."""
     signs = {}
-    for i, j in combinations(range(values.shape[1]), 2):
-        test = paired(values.iloc[:, j], values.iloc[:, i], kind)
+    for first_index, second_index in combinations(range(values.shape[1]), 2):
+        test = paired(values.iloc[:, second_index], values.iloc[:, first_index], kind)
         is_decided = test.p_value < LEVEL
-        signs[i, j] = int(np.sign(test.difference.mean)) if is_decided else 0
+        signs[first_index, second_index] = int(np.sign(test.difference.mean)) if is_decided else 0
     return signs

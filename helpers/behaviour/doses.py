@@ -36,7 +36,7 @@ from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import PALETTE, marked, with_caption
+from helpers.results.style import PALETTE, draw_intervals, with_caption
 from helpers.scoring.answers import resolve_owners
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -51,18 +51,21 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
     """Per record, locality prompt and way of asking: kl and top5 after its own edit (0 and 1 if given up)."""
 
     def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-        prompts, owners, rows = [], [], []
+        prompts: list[str] = []
+        owners: list[int] = []
+        rows: list[tuple[int, int, str]] = []
         for owner, record in enumerate(records):
             statement = f"{record.edit_prompt} {record.target_new}. "
-            for index, (prompt, _) in enumerate(record.locality):
+            for prompt_index, (prompt, _) in enumerate(record.locality):
                 prompts += [prompt, statement + prompt]
                 owners += [owner, owner]
-                rows += [(record.case_id, index, way) for way in ("alone", "stated")]
+                rows.append((record.case_id, prompt_index, "alone"))
+                rows.append((record.case_id, prompt_index, "stated"))
         edits = editor.edit(list(map(edit_request, records)))
         edited = next_token_scores(lm, prompts, edits, owners)
         unedited = next_token_scores(lm, prompts, [], [-1] * len(owners))
-        table = pd.DataFrame(rows, columns=["case_id", "prompt_index", "asked"])
-        return {"scores": table.join(distribution_shifts(unedited, edited))}
+        prompts_of_records = pd.DataFrame(rows, columns=["case_id", "prompt_index", "asked"])
+        return {"scores": prompts_of_records.join(distribution_shifts(unedited, edited))}
 
     lm = run.lm
     settings = {"mode": "locality", "locality": VERSION, **editor.settings()}
@@ -71,10 +74,11 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
 
 def distribution_shifts(before: Tensor, after: Tensor) -> pd.DataFrame:
     """``kl`` and ``top5`` of distributions given as log-probabilities [n, vocabulary]."""
-    first, second = (scores.topk(5).indices for scores in (before, after))
-    both = (first[:, :, None] == second[:, None]).sum((1, 2)) / 5
+    top_before = before.topk(5).indices  # [n, 5]
+    top_after = after.topk(5).indices
+    shared_share = (top_before[:, :, None] == top_after[:, None]).sum((1, 2)) / 5
     kl = (after.double().exp() * (after.double() - before)).sum(-1)
-    return pd.DataFrame({"kl": kl.numpy(), "top5": both.numpy()})
+    return pd.DataFrame({"kl": kl.numpy(), "top5": shared_share.numpy()})
 
 
 @in_own_state
@@ -92,96 +96,102 @@ def next_token_scores(
     beforehand = decided_beforehand(lm, on_device, owners, token_ids)
     scores = torch.empty(len(prompts), lm.network.config.vocab_size)
 
-    def run(batch: Sequence[int]) -> None:
-        rows = padded(lm, [token_ids[i] for i in batch])
-        ends = last_tokens(rows.real, batch, len(prompts))
+    def score_batch(batch: Sequence[int]) -> None:
+        padded_rows = padded(lm, [token_ids[prompt_index] for prompt_index in batch])
+        ends = last_tokens(padded_rows.real, batch, len(prompts))
         decisions = {} if beforehand is None else beforehand
-        with under(lm, on_device, [owners[i] for i in batch], ends, decisions):
-            hidden = hidden_states(lm, rows.ids, rows.positions, rows.visible)
-        every = torch.arange(len(batch), device=hidden.device)
-        _, distributions = vocabulary_scores(lm, rows.last(hidden), every, every, every)
+        owners_of_rows = [owners[prompt_index] for prompt_index in batch]
+        with under(lm, on_device, owners_of_rows, ends, decisions):
+            hidden = hidden_states(lm, padded_rows.ids, padded_rows.positions, padded_rows.visible)
+        batch_rows = torch.arange(len(batch), device=hidden.device)
+        last_hidden = padded_rows.last(hidden)
+        _, distributions = vocabulary_scores(lm, last_hidden, batch_rows, batch_rows, batch_rows)
         scores[list(batch)] = distributions.to(scores)
 
     for batch in token_batches([len(ids) for ids in token_ids], 4096):
-        run_halving(batch, run)
+        run_halving(batch, score_batch)
     return scores
 
 
 def doses_of(run: Run) -> pd.Series:
     """Values of the measures ``DAMAGE`` by method, field, dose, case_id, relation and measure."""
-    measures = {}
+    measures_by_variant = {}
     for key in run.keys:
         if key.kind == _LOCALITY and key.method in run.tables:
             shifts = run.tables[str(key)].pivot_table(["kl", "top5"], "case_id", "asked")
             shifts.columns = shifts.columns.map("_".join)
             metrics = metrics_table(scores_of(run, only=[key.method])[key.method])
-            measures[Variant.parse(key.method)] = metrics.join(shifts)
-    by_dose = {}
-    for variant, table in measures.items():
+            measures_by_variant[Variant.parse(key.method)] = metrics.join(shifts)
+    tables_by_dose = {}
+    for variant, measures_of_variant in measures_by_variant.items():
         preset = Variant(variant.method)
-        if variant.times and variant.value and preset in measures:
-            by_dose[variant.method, variant.field, variant.value] = table
-            by_dose[variant.method, variant.field, 1.0] = measures[preset]
-    doses = pd.concat(by_dose, names=["method", "field", "dose"])
+        if variant.times and variant.value and preset in measures_by_variant:
+            tables_by_dose[variant.method, variant.field, variant.value] = measures_of_variant
+            tables_by_dose[variant.method, variant.field, 1.0] = measures_by_variant[preset]
+    doses = pd.concat(tables_by_dose, names=["method", "field", "dose"])
     return doses[[*DAMAGE]].rename_axis(columns="measure").stack()  # type: ignore[return-value]
 
 
 def first_dose(measure: str, doses: pd.DataFrame) -> float:
     """The smallest dose (column) from which on each differs from the lowest, tested downwards; or NaN."""
-    first, (lowest, *others) = float("nan"), doses.columns
-    for dose in reversed(others):
-        if not metric_contrast(measure, doses[lowest], doses[dose]).p_value < LEVEL:
+    smallest_dose = float("nan")
+    lowest_dose, *higher_doses = doses.columns
+    for higher_dose in reversed(higher_doses):
+        if not metric_contrast(measure, doses[lowest_dose], doses[higher_dose]).p_value < LEVEL:
             break
-        first = float(dose)
-    return first
+        smallest_dose = float(higher_dose)
+    return smallest_dose
 
 
 def dose_table(doses: pd.Series) -> pd.DataFrame:
     """Slope per doubling of the dose: mean, interval, n, sd over records; level at 1; ``first_dose``."""
-    rows = {}
-    for (method, field, measure), part in doses.groupby(SERIES):
-        values = part.unstack("dose").dropna()
-        steps = np.log2(values.columns.to_numpy(float))
-        slopes = values @ (steps - steps.mean()) / steps.var() / len(steps)
-        rows[method, field, measure] = {
+    rows_of_series = {}
+    for (method, field, measure), values_of_series in doses.groupby(SERIES):
+        values_by_dose = values_of_series.unstack("dose").dropna()
+        doublings = np.log2(values_by_dose.columns.to_numpy(float))
+        slopes = values_by_dose @ (doublings - doublings.mean()) / doublings.var() / len(doublings)
+        rows_of_series[method, field, measure] = {
             **vars(mean_interval(slopes)),
-            "at 1": values[1.0].mean(),
+            "at 1": values_by_dose[1.0].mean(),
             "sd": slopes.std(),
-            "first dose": first_dose(str(measure), values),
+            "first dose": first_dose(str(measure), values_by_dose),
         }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(SERIES)
+    return pd.DataFrame.from_dict(rows_of_series, orient="index").rename_axis(SERIES)
 
 
 @figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=(_LOCALITY,))
 def dose_slopes(run: Run) -> Figure:
     """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
     slopes = dose_table(doses_of(run))
-    series = list(dict.fromkeys(key[:2] for key in slopes.index))
-    rows = np.arange(len(series))[::-1]
-    fig, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(rows) + 1.6), sharey=True)
+    series = list(dict.fromkeys(series_key[:2] for series_key in slopes.index))
+    heights = np.arange(len(series))[::-1]
+    fig, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(heights) + 1.6), sharey=True)
     for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
         unit = "nats" if "KL" in title else "points"
         scale = 1 if unit == "nats" else 100
-        of_measure = slopes.xs(measure, level="measure").loc[series] * scale
-        marked(axes, rows, pd.DataFrame(of_measure), fmt="o", color=PALETTE[0], **ACROSS)
+        slopes_of_measure = slopes.xs(measure, level="measure").loc[series] * scale
+        draw_intervals(
+            axes, heights, pd.DataFrame(slopes_of_measure), fmt="o", color=PALETTE[0], **ACROSS
+        )
         axes.axvline(0, color="0.4", linewidth=0.9)
         axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
-    panels[0].set_yticks(rows, [f"{method_label(m)}: {_WORDS.get(f, f)}" for m, f in series])
+    labels = [f"{method_label(method)}: {_WORDS.get(field, field)}" for method, field in series]
+    panels[0].set_yticks(heights, labels)
     note = "change for twice the value, t intervals; title: paired tests by relation"
     return with_caption(fig, _changes_in_words(slopes), f"{caption_of(run)}\n{note}")
 
 
 def _changes_in_words(slopes: pd.DataFrame) -> str:
     """Which measure most doses of a ``dose_table`` change, and which the fewest."""
-    count = len({key[:2] for key in slopes.index})
-    changed = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
-    if not changed.any():
-        return f"At no dose of these {count} is a change of any measure conclusive"
-    most = DAMAGE[str(changed.idxmax())]
-    least = DAMAGE[str(changed.idxmin())]
-    return (
-        f"Of {count} doses {changed.max()} change {most}, {changed.min() or 'none'} change {least}"
-    )
+    series_count = len({series_key[:2] for series_key in slopes.index})
+    changed_doses = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
+    if not changed_doses.any():
+        return f"At no dose of these {series_count} is a change of any measure conclusive"
+    most_changed = DAMAGE[str(changed_doses.idxmax())]
+    least_changed = DAMAGE[str(changed_doses.idxmin())]
+    fewest = changed_doses.min() or "none"
+    most = f"Of {series_count} doses {changed_doses.max()} change {most_changed}"
+    return f"{most}, {fewest} change {least_changed}"
 
 
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:

@@ -94,9 +94,9 @@ def with_target(record: PeakRecord, target: str) -> PeakRecord:
 
 def _spelled_alike(answer: str, answers: Iterable[str]) -> str:
     """The first of ``answers`` that is ``answer`` but for case and accents; empty without one."""
-    for candidate in answers:
-        if fold(candidate) == fold(answer):
-            return candidate
+    for other_answer in answers:
+        if fold(other_answer) == fold(answer):
+            return other_answer
     return ""
 
 
@@ -106,12 +106,12 @@ def _without(target: str, answers: Sequence[str]) -> tuple[str, ...]:
 
 def _answers(text: str) -> tuple[str, ...]:
     """Answers separated by semicolons, each once whatever its case."""
-    by_folded: dict[str, str] = {}
+    answer_by_folded: dict[str, str] = {}
     for piece in text.split(";"):
         answer = piece.strip()
         if answer:
-            by_folded.setdefault(fold(answer), answer)
-    return tuple(by_folded.values())
+            answer_by_folded.setdefault(fold(answer), answer)
+    return tuple(answer_by_folded.values())
 
 
 NamedAnswer = tuple[str, str]  # (answer, list)
@@ -144,21 +144,22 @@ class Outcome:
         where they are the hard ones.
         """
         asked_questions, _ = questions(self.record)
-        answers = asked_questions[0].answers  # of the edit prompt, which is the first
-        scores = self.scores.iloc[: len(answers)]
-        mean_before = scores["sum_before"] / scores["tokens"]
-        mean_after = scores["sum_after"] / scores["tokens"]
-        table = pd.DataFrame(
+        edit_prompt_answers = asked_questions[0].answers  # of the edit prompt, which is the first
+        prompt_scores = self.scores.iloc[: len(edit_prompt_answers)]
+        mean_before = prompt_scores["sum_before"] / prompt_scores["tokens"]
+        mean_after = prompt_scores["sum_after"] / prompt_scores["tokens"]
+        probabilities_by_answer = pd.DataFrame(
             {
-                "answer": answers,
-                "list": scores["list"].to_numpy(),
+                "answer": edit_prompt_answers,
+                "list": prompt_scores["list"].to_numpy(),
                 "before": np.exp(mean_before.to_numpy()),
                 self.method: np.exp(mean_after.to_numpy()),
             }
         )
         if self.record.random_false == self.record.hard_false:
-            table = table[table["list"] != "random"]
-        return table
+            is_random = probabilities_by_answer["list"] == "random"
+            return probabilities_by_answer[~is_random]
+        return probabilities_by_answer
 
     def measures(self) -> pd.Series:
         """``MEASURES`` of the record, in percent; NaN where its lists leave nothing to measure."""
@@ -173,8 +174,10 @@ class Outcome:
             return -counts_after[answer], answer
 
         named_answers = sorted({*counts_before, *counts_after}, key=most_named_after)
-        rows = [(*answer, counts_before[answer], counts_after[answer]) for answer in named_answers]
-        return pd.DataFrame(rows, columns=["answer", "list", "before", "after"])
+        rows_of_answers = [
+            (*answer, counts_before[answer], counts_after[answer]) for answer in named_answers
+        ]
+        return pd.DataFrame(rows_of_answers, columns=["answer", "list", "before", "after"])
 
 
 def _times_named(continuations: Iterable[Continuation]) -> Counter[NamedAnswer]:
@@ -232,13 +235,14 @@ class Explorer:
 
 def _continuations(record: PeakRecord, texts: Iterable[str]) -> tuple[Continuation, ...]:
     """Texts with the record's answers that each of them names."""
-    lists = record.lists
+    answer_lists = record.lists
     continuations = []
     for text in texts:
-        named = [
-            (lists[list_name][index], list_name) for list_name, index in named_answers(text, record)
+        answers_named = [
+            (answer_lists[list_name][answer_index], list_name)
+            for list_name, answer_index in named_answers(text, record)
         ]
-        continuations.append(Continuation(text, tuple(named)))
+        continuations.append(Continuation(text, tuple(answers_named)))
     return tuple(continuations)
 
 
@@ -254,23 +258,26 @@ class ChainsOutcome:
     def chain(self, number: int) -> pd.DataFrame:
         """One chain step by step: step, statement, object, its probability before and after, state."""
         facts_by_item = self.facts.set_index("item")
-        items = {fact.key: item for item, fact in enumerate(self.edit.facts)}
-        rows = []
+        item_of_fact = {fact.key: item for item, fact in enumerate(self.edit.facts)}
+        rows_of_steps = []
         for step, fact in enumerate(self.edit.chains[number].facts, start=1):
-            row = facts_by_item.loc[items[fact.key]]
-            state = case.state_words(bool(row["known_before"]), bool(row["known_after"]))
-            rows.append((step, fact.cloze, fact.object, row["before"], row["after"], state))
-        columns = ["step", "statement", "object", "before", "after", "state"]
-        return pd.DataFrame(rows, columns=columns)
+            scores_of_fact = facts_by_item.loc[item_of_fact[fact.key]]
+            known_before = bool(scores_of_fact["known_before"])
+            known_after = bool(scores_of_fact["known_after"])
+            state = case.state_words(known_before, known_after)
+            probabilities = scores_of_fact["before"], scores_of_fact["after"]
+            rows_of_steps.append((step, fact.cloze, fact.object, *probabilities, state))
+        column_names = ["step", "statement", "object", "before", "after", "state"]
+        return pd.DataFrame(rows_of_steps, columns=column_names)
 
     def summary(self) -> str:
         """IFR and CKP in one line."""
-        overall = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
+        all_chains = case.step_table(self.edit, self.facts).set_index("steps").loc["overall"]
         ckp, _ = case.ckp_of_edit(self.edit, self.facts)
-        recovery = f"{overall['IFR']:.2f}" if overall["deducible before"] else "undefined"
+        ifr_words = f"{all_chains['IFR']:.2f}" if all_chains["deducible before"] else "undefined"
         return (
-            f"{overall['deducible before']:.0f} of {overall['chains']:.0f} chains deducible before, "
-            f"{overall['active after']:.0f} after; IFR {recovery}, CKP {ckp:.2f}"
+            f"{all_chains['deducible before']:.0f} of {all_chains['chains']:.0f} chains deducible before, "
+            f"{all_chains['active after']:.0f} after; IFR {ifr_words}, CKP {ckp:.2f}"
         )
 
 

@@ -47,7 +47,8 @@ class Panel(widgets.VBox):
 
     def __init__(self, explorer: Explorer, editor: str, *, app: bool = False) -> None:
         self._explorer = explorer
-        self._cancelled, self._thread = threading.Event(), threading.Thread()
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread()
         self.editor = widgets.Dropdown(description="Editor", options=tuple(EDITORS), value=editor)
         self.app = widgets.Checkbox(description="with APP", value=app, indent=False)
         self.app.layout.width = "auto"
@@ -55,7 +56,8 @@ class Panel(widgets.VBox):
         self.cancel = widgets.Button(description="Cancel", icon="stop", disabled=True)
         self.choices = widgets.HBox([self.editor, self.app, self.button, self.cancel])
         self.choices.layout.flex_flow = "row wrap"
-        self.status, self.details = widgets.HTML(), widgets.HTML()
+        self.status = widgets.HTML()
+        self.details = widgets.HTML()
         self.picture = widgets.Image(format="png", layout={"max_width": "100%", "display": "none"})
         self.style_sheet = widgets.HTML("<style>.explorer-old {opacity: 0.35}</style>")
         self.button.on_click(lambda _: self._clicked())
@@ -76,7 +78,8 @@ class Panel(widgets.VBox):
 
     def _clicked(self) -> None:
         """Edit in another thread, because the kernel's own answers clicks."""
-        self.button.disabled, self.cancel.disabled = True, False
+        self.button.disabled = True
+        self.cancel.disabled = False
         self._outdate()
         self._cancelled.clear()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -93,10 +96,10 @@ class Panel(widgets.VBox):
             if self._cancelled.is_set():
                 raise ValueError("cancelled; nothing was changed")
             passes += 1
-            seconds = time.monotonic() - started
-            if seconds - reported_at >= EVERY:
-                reported_at = seconds
-                self.status.value = f"Editing… {passes} passes of the model, {seconds:.0f} s"
+            seconds_passed = time.monotonic() - started
+            if seconds_passed - reported_at >= EVERY:
+                reported_at = seconds_passed
+                self.status.value = f"Editing… {passes} passes of the model, {seconds_passed:.0f} s"
 
         embeddings = self._explorer.lm.network.get_input_embeddings()
         try:
@@ -105,28 +108,29 @@ class Panel(widgets.VBox):
                 self._edit()
             self._outdate(False)
         except Exception as error:  # in a thread nobody else would see it
-            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            self.status.value = f"<b style='color:#b00'>{kind}{escape(str(error))}</b>"
+            error_prefix = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            self.status.value = f"<b style='color:#b00'>{error_prefix}{escape(str(error))}</b>"
         finally:
-            self.button.disabled, self.cancel.disabled = False, True
+            self.button.disabled = False
+            self.cancel.disabled = True
 
-    def _outdate(self, old: bool = True) -> None:
+    def _outdate(self, is_outdated: bool = True) -> None:
         """Dim the result shown, which does not belong to what is chosen now; or no longer."""
         for widget in (self.picture, self.details):
-            if old:
+            if is_outdated:
                 widget.add_class("explorer-old")
             else:
                 widget.remove_class("explorer-old")
 
     def _draw(self, figure: Figure) -> None:
-        output, size = figure_output(figure, "")
+        output, png_size = figure_output(figure, "")
         self.picture.value = b64decode(output["image/png"])
-        self.picture.width = str(size["width"])
+        self.picture.width = str(png_size["width"])
         self.picture.layout.display = None
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        text = f"{type(self).__name__}: run the notebook to use it"
-        return {**super()._repr_mimebundle_(**options), "text/plain": text}
+        plain_text = f"{type(self).__name__}: run the notebook to use it"
+        return {**super()._repr_mimebundle_(**options), "text/plain": plain_text}
 
 
 class EditPanel(Panel):
@@ -144,18 +148,25 @@ class EditPanel(Panel):
         self._records = tuple(records)
         self.outcome = first
         super().__init__(explorer, editor, app=app)
-        facts = [(f"{r.edit_prompt} … (record {r.case_id})", n) for n, r in enumerate(records)]
-        self.fact = widgets.Dropdown(description="Fact", options=sorted(facts), layout=WIDE)
-        fetched = (name for name in PACKAGED_WEIGHTS if weights_folder(name).exists())
-        models = tuple(dict.fromkeys([explorer.lm.name, *fetched]))
-        self.model = widgets.Dropdown(description="Model", options=models, value=models[0])
-        # Told when it is left: of letters told one by one, the last come after a click on Edit.
-        late = {"continuous_update": False}
-        self.target = widgets.Combobox(description="New answer", layout=WIDE, **late)
+        fact_options = [
+            (f"{fact_record.edit_prompt} … (record {fact_record.case_id})", record_index)
+            for record_index, fact_record in enumerate(records)
+        ]
+        self.fact = widgets.Dropdown(description="Fact", options=sorted(fact_options), layout=WIDE)
+        fetched_models = (name for name in PACKAGED_WEIGHTS if weights_folder(name).exists())
+        model_names = tuple(dict.fromkeys([explorer.lm.name, *fetched_models]))
+        self.model = widgets.Dropdown(
+            description="Model", options=model_names, value=model_names[0]
+        )
+        # Reported when it is left: of letters reported one by one, the last come after a click on Edit.
+        when_left = {"continuous_update": False}
+        self.target = widgets.Combobox(description="New answer", layout=WIDE, **when_left)
         self.source = widgets.ToggleButtons(options=[PACKAGED, OWN])
         self.own = {
-            name: widgets.Text(description=words, placeholder=such, layout=WIDE, **late)
-            for name, (words, such) in _FIELDS.items()
+            field_name: widgets.Text(
+                description=field_label, placeholder=example_text, layout=WIDE, **when_left
+            )
+            for field_name, (field_label, example_text) in _FIELDS.items()
         }
         self.fact.observe(lambda _: self._offer_targets(), "value")
         self.source.observe(lambda _: self._offer_fields(), "value")
@@ -187,37 +198,39 @@ class EditPanel(Panel):
     def record(self) -> PeakRecord:
         """The chosen fact with the chosen answer; a ValueError where they make no edit."""
         if self.source.value == OWN:
-            texts = {name: field.value for name, field in self.own.items()}
-            return one_edit.own_record(target=self.target.value, **texts)
+            field_texts = {field_name: field.value for field_name, field in self.own.items()}
+            return one_edit.own_record(target=self.target.value, **field_texts)
         return one_edit.with_target(self._records[self.fact.value], self.target.value)
 
     def choose(self, record: PeakRecord) -> None:
         """Choose a packaged record's fact and answer."""
-        self.fact.value = [r.case_id for r in self._records].index(record.case_id)
+        case_ids = [packaged_record.case_id for packaged_record in self._records]
+        self.fact.value = case_ids.index(record.case_id)
         self.target.value = record.target_new
 
     def _load(self) -> None:
         """Go on with the chosen model, in the first one's dtype."""
         self.status.value = f"Loading {self.model.value}…"
-        first = self._explorer.lm
-        lm = load(self.model.value, dtype=first.dtype_name, device=str(first.device))
-        packaged = (paths.PACKAGED / "samples" / lm.fingerprint).exists()
-        corpus = "self" if packaged else "smollm2-135m"  # what others sample may be no English
+        first_model = self._explorer.lm
+        lm = load(self.model.value, dtype=first_model.dtype_name, device=str(first_model.device))
+        has_packaged_samples = (paths.PACKAGED / "samples" / lm.fingerprint).exists()
+        # What others sample may be no English.
+        corpus = "self" if has_packaged_samples else "smollm2-135m"
         self._explorer = replace(self._explorer, lm=lm, corpus=corpus)
         self.status.value = ""
 
     def _offer_fields(self) -> None:
         """Show the packaged facts, or the fields of the user's own."""
-        own = self.source.value == OWN
-        self.fact.layout.display = "none" if own else None
+        shows_own_fields = self.source.value == OWN
+        self.fact.layout.display = "none" if shows_own_fields else None
         for field in self.own.values():
-            field.layout.display = None if own else "none"
+            field.layout.display = None if shows_own_fields else "none"
         self._outdate()
 
     def _offer_targets(self) -> None:
         record = self._records[self.fact.value]
-        others = (*record.hard_false, *record.random_false)
-        self.target.options = list(dict.fromkeys([record.target_new, *others]))
+        false_answers = (*record.hard_false, *record.random_false)
+        self.target.options = list(dict.fromkeys([record.target_new, *false_answers]))
         self.target.value = record.target_new
         self._outdate()
 
@@ -247,9 +260,9 @@ def details(outcome: Outcome) -> str:
         html += table_output(table, title=title, decimals=0, index=False)["text/html"]
     for moment, continuations in (("before", outcome.before), ("after", outcome.after)):
         texts = [escape(continuation.text) or "<i>nothing</i>" for continuation in continuations]
-        items = "".join(f"<li>{text}</li>" for text in texts)
+        list_items = "".join(f"<li>{text}</li>" for text in texts)
         summary = f"<summary>Generated {moment} the edit</summary>"
-        html += f"<details>{summary}<ul>{items}</ul></details>"
+        html += f"<details>{summary}<ul>{list_items}</ul></details>"
     return html
 
 
@@ -258,27 +271,30 @@ class ChainPanel(Panel):
 
     def __init__(
         self,
-        chains: ChainExplorer,
-        editors: Explorer,
+        chain_explorer: ChainExplorer,
+        explorer: Explorer,
         *,
         first: ChainsOutcome | None = None,
         editor: str = "rome",
         app: bool = False,
     ) -> None:
-        self._chains = chains
+        self._chains = chain_explorer
         self.outcome = first
-        super().__init__(editors, editor, app=app)
-        facts = [(f"{e.subject}: {e.original} → {e.new}", n) for n, e in enumerate(chains.edits)]
-        self.fact = widgets.Dropdown(description="Edit", options=facts, layout=WIDE)
+        super().__init__(explorer, editor, app=app)
+        edit_options = [
+            (f"{edit.subject}: {edit.original} → {edit.new}", edit_index)
+            for edit_index, edit in enumerate(chain_explorer.edits)
+        ]
+        self.fact = widgets.Dropdown(description="Edit", options=edit_options, layout=WIDE)
         self.steps = widgets.IntSlider(description="Steps up to", value=3, min=1, max=3)
         self.chain = widgets.Dropdown(description="Chain", layout=WIDE)
         self.steps.observe(lambda _: self._offer_chains(), "value")
         self.chain.observe(lambda _: self._redraw(), "value")
         if first is not None:
-            self.fact.value = list(chains.edits).index(first.edit)
+            self.fact.value = list(chain_explorer.edits).index(first.edit)
             self._show(first)
-        walk = [self.steps, self.chain, self.picture, self.details, self.style_sheet]
-        self.children = [self.fact, self.choices, self.status, *walk]
+        widgets_of_chain = [self.steps, self.chain, self.picture, self.details, self.style_sheet]
+        self.children = [self.fact, self.choices, self.status, *widgets_of_chain]
 
     def _edit(self) -> None:
         editor = self._explorer.editor(self.editor.value, app=self.app.value)
@@ -295,9 +311,14 @@ class ChainPanel(Panel):
         if self.outcome is None:
             return
         chains = self.outcome.edit.chains
-        short = [n for n, chain in enumerate(chains) if len(chain) <= self.steps.value]
-        named = [(" → ".join(chains[n].nodes), n) for n in short]
-        self.chain.options = [(f"all {len(short)} of them", ALL), *named]
+        most_steps = self.steps.value
+        short_chains = [
+            chain_number for chain_number, chain in enumerate(chains) if len(chain) <= most_steps
+        ]
+        chain_options = [
+            (" → ".join(chains[chain_number].nodes), chain_number) for chain_number in short_chains
+        ]
+        self.chain.options = [(f"all {len(short_chains)} of them", ALL), *chain_options]
         if self.chain.index == 0:
             self._redraw()  # a dropdown is silent when its options change but not its index
         self.chain.index = 0
@@ -305,13 +326,15 @@ class ChainPanel(Panel):
     def _redraw(self) -> None:
         if self.outcome is None or self.chain.value is None:
             return
-        number = self.chain.value
+        chain_number = self.chain.value
         chains = self.outcome.edit.chains
         self.details.value = ""
         shown_chains = [chain for chain in chains if len(chain) <= self.steps.value] or chains
-        if number != ALL:
-            shown_chains = [chains[number]]
+        if chain_number != ALL:
+            shown_chains = [chains[chain_number]]
             title = "Probability of each step's object, and what became of the fact"
-            steps = table_output(self.outcome.chain(number), title=title, decimals=3, index=False)
-            self.details.value = steps["text/html"]
+            steps_table = table_output(
+                self.outcome.chain(chain_number), title=title, decimals=3, index=False
+            )
+            self.details.value = steps_table["text/html"]
         self._draw(one_edit.graphs(self.outcome, shown_chains))

@@ -28,9 +28,9 @@ MINI = {subtask: PACKAGED / "klob" / f"klob-mini-{subtask}.jsonl" for subtask in
 Subtask = Literal["consistency", "relevance", "unbiasedness"]
 
 
-def _checked_cloze(cloze: str) -> str:
-    without_slot(cloze)
-    return cloze
+def _checked_cloze(sentence: str) -> str:
+    without_slot(sentence)
+    return sentence
 
 
 Text = Annotated[str, Field(pattern=r"\S")]
@@ -92,9 +92,12 @@ def read_examples(subtask: Subtask, source: str | Path = "klob-mini") -> dict[in
     path = _file(subtask, source)
     # Not splitlines: JSON may hold other line separators than the line's end.
     errors = "replace" if source == "klob" else "strict"  # the published files are as they are
-    lines = read_text(path, errors=errors).rstrip("\n").split("\n")
-    by_line = ((f"{path}, line {number}", line) for number, line in enumerate(lines, start=1))
-    return dict(enumerate(read_all(by_line, SCHEMAS[subtask].validate_json)))
+    file_lines = read_text(path, errors=errors).rstrip("\n").split("\n")
+    named_lines = (
+        (f"{path}, line {line_number}", file_line)
+        for line_number, file_line in enumerate(file_lines, start=1)
+    )
+    return dict(enumerate(read_all(named_lines, SCHEMAS[subtask].validate_json)))
 
 
 def load_examples(
@@ -114,14 +117,19 @@ def load_examples(
         if not 0 < count <= len(examples):
             raise UserError(f"{count} examples wanted, the file has {len(examples)}")
         sampled = random.Random(seed).sample(list(examples), count)
-        examples = {number: examples[number] for number in sorted(sampled)}
-    groups = {number: _sentences(example) for number, example in examples.items()}
+        examples = {example_number: examples[example_number] for example_number in sorted(sampled)}
+    sentences_by_number = {
+        example_number: _sentences(example) for example_number, example in examples.items()
+    }
     if lm:
         path = _file(subtask, source)
-        by_line = ((f"{path}, line {number + 1}", group) for number, group in groups.items())
-        read_all(by_line, partial(encode, lm))
+        named_sentences = (
+            (f"{path}, line {example_number + 1}", sentences)
+            for example_number, sentences in sentences_by_number.items()
+        )
+        read_all(named_sentences, partial(encode, lm))
     relations = tuple(_relation(example) for example in examples.values())
-    return Examples(subtask, tuple(groups.values()), relations, tuple(examples))
+    return Examples(subtask, tuple(sentences_by_number.values()), relations, tuple(examples))
 
 
 def _relation(example: Example) -> str:
@@ -137,7 +145,7 @@ def _sentences(example: Example) -> tuple[Sentence, ...]:
         clozes_and_answers.append((example.chain_prompt, example.chain[-1]))
     sentences = []
     for cloze, answer in clozes_and_answers:
-        # A subject that a hand-written sentence does not name verbatim is left open.
+        # A subject that a hand-written sentence does not name verbatim is omitted.
         named_subject = subject if subject in cloze else None
         sentences.append(Sentence(cloze, answer, named_subject))
     return tuple(sentences)

@@ -36,7 +36,7 @@ _WITHOUT_CONTEXTS: dict[str, Any] = {"context_template_length_params": []}
 
 
 def edit_requests(
-    examples: Facts, numbers: Sequence[int], *, seed: int = 0
+    examples: Facts, example_numbers: Sequence[int], *, seed: int = 0
 ) -> dict[int, EditRequest]:
     """One counterfactual edit per numbered fact, not of those whose first wording does not hold the
     subject, or whose relation has one answer.
@@ -46,21 +46,23 @@ def edit_requests(
         _, relation, answer = example.fact
         answers_by_relation.setdefault(relation, set()).add(answer)
     requests = {}
-    for number in numbers:
-        subject, relation, answer = examples[number].fact
+    for example_number in example_numbers:
+        subject, relation, answer = examples[example_number].fact
         other_answers = sorted(answers_by_relation[relation] - {answer})
-        first_wording = examples[number].prompts[0]
+        first_wording = examples[example_number].prompts[0]
         if other_answers and subject in first_wording:
-            target = random.Random(f"{seed} {number}").choice(other_answers)
+            target = random.Random(f"{seed} {example_number}").choice(other_answers)
             prompt = without_slot(first_wording).replace(subject, "{}", 1)
-            requests[number] = EditRequest(subject, prompt, target, (answer,), record=str(number))
+            requests[example_number] = EditRequest(
+                subject, prompt, target, (answer,), record=str(example_number)
+            )
     return requests
 
 
 def edit_every_layer(
     lm: LanguageModel,
     examples: Facts,
-    numbers: Sequence[int],
+    example_numbers: Sequence[int],
     *,
     store: ResultsStore,
     preset: str,
@@ -74,13 +76,15 @@ def edit_every_layer(
     """
     settings = edit_settings(lm, examples, preset=preset, corpus=corpus, seed=seed)
     results = store.open({**settings, "facts": "by content"})
-    requests = edit_requests(examples, numbers, seed=seed)
+    requests = edit_requests(examples, example_numbers, seed=seed)
 
-    def content(number: int) -> object:
-        return _content(examples[number]), asdict(requests[number])
+    def content(example_number: int) -> object:
+        return _content(examples[example_number]), asdict(requests[example_number])
 
-    def scores_at_layer(chosen: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
-        chosen_requests = {number: requests[number] for number in chosen}
+    def scores_at_layer(chosen_numbers: Sequence[int], *, layer: int) -> dict[str, pd.DataFrame]:
+        chosen_requests = {
+            example_number: requests[example_number] for example_number in chosen_numbers
+        }
         edits = None
         if layer != UNEDITED:
             editor = build_editor(
@@ -92,30 +96,34 @@ def edit_every_layer(
                 overrides={"layers": [layer], **_WITHOUT_CONTEXTS},
             )
             edits = editor.edit(list(chosen_requests.values()))
-        table = score_edits(lm, examples, chosen_requests, edits)
-        case_ids = [_case_id(number, layer) for number in table["example"]]
-        return {"scores": table.assign(layer=layer, case_id=case_ids)}
+        scored_answers = score_edits(lm, examples, chosen_requests, edits)
+        case_ids = [_case_id(example_number, layer) for example_number in scored_answers["example"]]
+        return {"scores": scored_answers.assign(layer=layer, case_id=case_ids)}
 
     cases_by_layer: dict[int, Cases[int]] = {}
     for layer in (UNEDITED, *range(lm.layout.blocks)):
-        by_id = {_case_id(number, layer): number for number in numbers}
-        cases_by_layer[layer] = Cases(by_id, content=content)
+        number_of_case = {
+            _case_id(example_number, layer): example_number for example_number in example_numbers
+        }
+        cases_by_layer[layer] = Cases(number_of_case, content=content)
     edits_are_missing = any(
         cases.missing(results) for layer, cases in cases_by_layer.items() if layer != UNEDITED
     )
     if edits_are_missing and settings["hyperparameters"]["mom2_adjustment"]:
         _store_second_moments(lm, corpus, seed)
-    tables = [
+    tables_of_layers = [
         cases.completed(results, partial(scores_at_layer, layer=layer))
         for layer, cases in cases_by_layer.items()
     ]
-    table = pd.concat(tables).reindex(columns=["example", "layer", "wording", "new", "old"])
-    return table.sort_values(["layer", "example", "wording"], ignore_index=True)
+    scored_answers = pd.concat(tables_of_layers).reindex(
+        columns=["example", "layer", "wording", "new", "old"]
+    )
+    return scored_answers.sort_values(["layer", "example", "wording"], ignore_index=True)
 
 
-def _case_id(number: int, layer: int) -> int:
+def _case_id(example_number: int, layer: int) -> int:
     """The id of a fact's edit at a layer, whatever other facts are edited; the unedited model is first."""
-    return MOST_LAYERS * number + (layer - UNEDITED)
+    return MOST_LAYERS * example_number + (layer - UNEDITED)
 
 
 def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:
@@ -139,23 +147,23 @@ def score_edits(
     target and of the fact's answer, NaN under an update that is empty (a failed edit). Without
     ``edits`` the scores are the unedited model's.
     """
-    rows = []
+    examples_and_wordings = []
     questions = []
-    owners = []
-    for owner, (number, request) in enumerate(requests.items()):
-        for wording, cloze in enumerate(examples[number].prompts):
-            rows.append((number, wording))
+    owner_of_question = []
+    for owner, (example_number, request) in enumerate(requests.items()):
+        for wording, cloze in enumerate(examples[example_number].prompts):
+            examples_and_wordings.append((example_number, wording))
             questions.append(Question(without_slot(cloze), (request.target, request.correct[0])))
-            owners.append(owner)
-    scores = score_answers(lm, questions, edits, owners if edits else None)
+            owner_of_question.append(owner)
+    scores = score_answers(lm, questions, edits, owner_of_question if edits else None)
     by_answer = scores.pivot(index="question", columns="answer", values="mean")
-    table = pd.DataFrame(rows, columns=["example", "wording"])
-    table["new"] = by_answer[0].to_numpy()
-    table["old"] = by_answer[1].to_numpy()
+    scored_wordings = pd.DataFrame(examples_and_wordings, columns=["example", "wording"])
+    scored_wordings["new"] = by_answer[0].to_numpy()
+    scored_wordings["old"] = by_answer[1].to_numpy()
     if edits is not None:
-        failed = [edits[owner].failed for owner in owners]
-        table.loc[failed, ["new", "old"]] = np.nan
-    return table
+        is_failed = [edits[owner].failed for owner in owner_of_question]
+        scored_wordings.loc[is_failed, ["new", "old"]] = np.nan
+    return scored_wordings
 
 
 def _content(example: ConsistencyExample) -> dict[str, Any]:

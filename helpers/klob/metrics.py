@@ -46,31 +46,33 @@ def located_units(
     """Indices of one sentence's located units at each share, ascending; ties go to lower indices."""
     if np.isnan(scores.min()):
         raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are not numbers")
-    counts = [located_count(scores.size, share) for share in shares]
-    least = scores.size - max(counts)
-    places = np.flatnonzero(scores >= np.partition(scores, least)[least])
-    values = scores[places]
-    sets = []
-    for count in counts:
-        lowest = np.partition(values, values.size - count)[values.size - count]
-        inside = values > lowest
-        level = np.flatnonzero(values == lowest)
-        inside[level[: count - np.count_nonzero(inside)]] = True
-        sets.append(places[inside])
-    return sets
+    set_sizes = [located_count(scores.size, share) for share in shares]
+    lowest_rank = scores.size - max(set_sizes)
+    lowest_score = np.partition(scores, lowest_rank)[lowest_rank]
+    candidates = np.flatnonzero(scores >= lowest_score)
+    candidate_scores = scores[candidates]
+    located_sets = []
+    for set_size in set_sizes:
+        rank_of_lowest = candidate_scores.size - set_size
+        lowest_located = np.partition(candidate_scores, rank_of_lowest)[rank_of_lowest]
+        is_located = candidate_scores > lowest_located
+        at_lowest = np.flatnonzero(candidate_scores == lowest_located)
+        is_located[at_lowest[: set_size - np.count_nonzero(is_located)]] = True
+        located_sets.append(candidates[is_located])
+    return located_sets
 
 
 def similarity_matrix(sets: Sequence[Units], *, size: float | None = None) -> Numbers:
     """Similarity |x_i ∩ x_j| / |x| of each pair of located sets, [n, n] (KLoB, Appendix A); ``size`` is
     |x| where sets are restricted to a sample of the units, whose similarities are unbiased estimates.
     """
-    inside = np.zeros(1 + max(int(units.max(initial=0)) for units in sets), dtype=bool)
-    shared = np.empty((len(sets), len(sets)))
-    for row, units in zip(shared, sets, strict=True):
-        inside[units] = True
-        row[:] = [np.count_nonzero(inside[other]) for other in sets]
-        inside[units] = False
-    return shared / (size or len(sets[0]))
+    is_located = np.zeros(1 + max(int(units.max(initial=0)) for units in sets), dtype=bool)
+    shared_counts = np.empty((len(sets), len(sets)))
+    for row_of_set, units in zip(shared_counts, sets, strict=True):
+        is_located[units] = True
+        row_of_set[:] = [np.count_nonzero(is_located[other]) for other in sets]
+        is_located[units] = False
+    return shared_counts / (size or len(sets[0]))
 
 
 def candidate_similarity(
@@ -81,12 +83,15 @@ def candidate_similarity(
     Consistency: mean over all pairs of its sentences (Appendix A). Relevance: mean of each single
     fact's sentence against the chain's, which is the last (ours; the appendix describes c only).
     """
-    last = examples.shape[1] - 1
-    pairs = list(combinations(range(last + 1), 2))
+    last_sentence = examples.shape[1] - 1
+    sentence_pairs = list(combinations(range(last_sentence + 1), 2))
     if subtask == "relevance":
-        pairs = [(i, last) for i in range(last)]
-    values = [similarities[examples[:, i], examples[:, j]] for i, j in pairs]
-    return np.mean(values, axis=0)
+        sentence_pairs = [(first_index, last_sentence) for first_index in range(last_sentence)]
+    similarity_of_pairs = [
+        similarities[examples[:, first_index], examples[:, second_index]]
+        for first_index, second_index in sentence_pairs
+    ]
+    return np.mean(similarity_of_pairs, axis=0)
 
 
 def pairwise_baseline(
@@ -94,32 +99,36 @@ def pairwise_baseline(
 ) -> Numbers:
     """Exact Sim_all: mean similarity of an example's sets to all sets of other examples, [examples]."""
     totals = similarities.sum(axis=1) if totals is None else totals
-    own = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
-    others = len(similarities) - examples.shape[1]
-    if others == 0:
+    similarity_inside = similarities[examples[:, :, None], examples[:, None, :]].sum(axis=2)
+    other_sentences = len(similarities) - examples.shape[1]
+    if other_sentences == 0:
         return np.full(len(examples), np.nan)
-    return ((totals[examples] - own) / others).mean(axis=1)
+    return ((totals[examples] - similarity_inside) / other_sentences).mean(axis=1)
 
 
 def example_similarities(
-    sets: Sequence[Units], counts: NDArray[np.integer], top: Units, total: int, subtask: str
+    sets: Sequence[Units], located_counts: NDArray[np.integer], top: Units, total: int, subtask: str
 ) -> dict[str, float]:
     """Sim_cand and both Sim_all of one example, without any other example's sets in memory.
 
-    The overlaps with all sets add up to ``counts`` [units]: how many of the ``total`` sentences of the
-    subtask locate each unit. ``top`` is x_all, the top units of the mean scores; Sim(x_all, x) is the
+    The overlaps with all sets add up to ``located_counts`` [units]: how many of the ``total`` sentences of
+    the subtask locate each unit. ``top`` is x_all, the top units of the mean scores; Sim(x_all, x) is the
     paper's shortcut for Sim_all.
     """
-    size, others = len(top), total - len(sets)
+    set_size = len(top)
+    other_sentences = total - len(sets)
     similarities = similarity_matrix(sets)
-    foreign = [counts[units].sum() / size for units in sets] - similarities.sum(axis=1)
-    located = np.zeros(len(counts), dtype=bool)
-    located[top] = True
-    own = np.arange(len(sets))[None]
+    similarity_to_all = [located_counts[units].sum() / set_size for units in sets]
+    similarity_to_others = similarity_to_all - similarities.sum(axis=1)
+    is_top = np.zeros(len(located_counts), dtype=bool)
+    is_top[top] = True
+    own_sentences = np.arange(len(sets))[None]
     return {
-        "candidate": float(candidate_similarity(similarities, own, subtask)[0]),
-        "mean_scores": float(np.mean([located[units].mean() for units in sets])),
-        "pairwise": float(foreign.mean()) / others if others else float("nan"),
+        "candidate": float(candidate_similarity(similarities, own_sentences, subtask)[0]),
+        "mean_scores": float(np.mean([is_top[units].mean() for units in sets])),
+        "pairwise": float(similarity_to_others.mean()) / other_sentences
+        if other_sentences
+        else float("nan"),
     }
 
 
@@ -127,9 +136,10 @@ def relative_similarity(candidate: ArrayLike, baseline: ArrayLike) -> Numbers:
     """Unclipped RSim of Sim_cand and Sim_all; 0 where the latter is 1 (always the same units)."""
     sim_candidate = np.asarray(candidate, dtype=float)
     sim_all = np.asarray(baseline, dtype=float)
-    room = 1 - sim_all
-    is_constant = np.isclose(room, 0)
-    return np.where(is_constant, 0.0, (sim_candidate - sim_all) / np.where(is_constant, 1.0, room))
+    distance_to_one = 1 - sim_all
+    is_constant = np.isclose(distance_to_one, 0)
+    divisor = np.where(is_constant, 1.0, distance_to_one)
+    return np.where(is_constant, 0.0, (sim_candidate - sim_all) / divisor)
 
 
 def paper_similarity(candidate: ArrayLike, mean_scores: ArrayLike) -> Numbers:
@@ -168,32 +178,39 @@ def permutation_null(
     sentence of every role (first template, …, chain); with ``groups``, a label per example, inside a
     group only (one relation: what is left is the fact, not its relation or template).
     """
-    labels = np.zeros(len(examples)) if groups is None else np.asarray(groups)
-    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    group_labels = np.zeros(len(examples)) if groups is None else np.asarray(groups)
+    examples_by_group = [
+        np.flatnonzero(group_labels == group_label) for group_label in np.unique(group_labels)
+    ]
     totals = similarities.sum(axis=1)
 
-    def mean_rsim(table: NDArray[np.integer]) -> float:
-        candidate = candidate_similarity(similarities, table, subtask)
-        baseline = pairwise_baseline(similarities, table, totals)
+    def mean_rsim(dealt_examples: NDArray[np.integer]) -> float:
+        candidate = candidate_similarity(similarities, dealt_examples, subtask)
+        baseline = pairwise_baseline(similarities, dealt_examples, totals)
         return float(relative_similarity(candidate, baseline).mean())
 
     generator = np.random.default_rng(seed)
-    values = np.empty(permutations)
+    permuted_values = np.empty(permutations)
     for draw in range(permutations):
         shuffled = examples.copy()
-        for rows in members:
+        for group_members in examples_by_group:
             for column in range(examples.shape[1]):
-                shuffled[rows, column] = examples[generator.permutation(rows), column]
-        values[draw] = mean_rsim(shuffled)
-    observed = mean_rsim(examples)
-    spread = {"mean": float(values.mean()), "standard_deviation": float(values.std())}
-    return {"observed": observed, **spread, "p_value": _one_sided(observed, values)}
+                dealt_members = generator.permutation(group_members)
+                shuffled[group_members, column] = examples[dealt_members, column]
+        permuted_values[draw] = mean_rsim(shuffled)
+    observed_value = mean_rsim(examples)
+    return {
+        "observed": observed_value,
+        "mean": float(permuted_values.mean()),
+        "standard_deviation": float(permuted_values.std()),
+        "p_value": _one_sided(observed_value, permuted_values),
+    }
 
 
 def _one_sided(observed: float, permuted: NDArray[np.floating]) -> float:
     # (1 + draws at least as high) / (1 + draws)
-    at_least = int((permuted >= observed - 1e-12).sum())
-    return float("nan") if np.isnan(observed) else (1 + at_least) / (1 + len(permuted))
+    count_at_least = int((permuted >= observed - 1e-12).sum())
+    return float("nan") if np.isnan(observed) else (1 + count_at_least) / (1 + len(permuted))
 
 
 def edit_gains(edits: pd.DataFrame, *, at_edit_prompt: bool = False) -> pd.DataFrame:
@@ -202,21 +219,23 @@ def edit_gains(edits: pd.DataFrame, *, at_edit_prompt: bool = False) -> pd.DataF
 
     With ``at_edit_prompt``, at the one wording that it saw: the best that any locator could know.
     """
-    chosen = edits.query("wording == 0" if at_edit_prompt else "wording > 0")
-    chosen = chosen.assign(lead=lambda table: table["new"] - table["old"])
-    leads = chosen.groupby(["example", "layer"])["lead"]
-    wide = leads.agg(lambda values: values.mean(skipna=False)).unstack("layer")
-    return wide.drop(columns=-1).sub(wide[-1], axis=0).dropna()
+    chosen_wordings = edits.query("wording == 0" if at_edit_prompt else "wording > 0")
+    chosen_wordings = chosen_wordings.assign(lead=lambda table: table["new"] - table["old"])
+    leads_by_layer = chosen_wordings.groupby(["example", "layer"])["lead"]
+    mean_leads = leads_by_layer.agg(lambda values: values.mean(skipna=False)).unstack("layer")
+    return mean_leads.drop(columns=-1).sub(mean_leads[-1], axis=0).dropna()
 
 
 def layer_mass(layers: pd.DataFrame, examples: pd.Index) -> dict[str, Numbers]:
     """|mass| per layer as a share of the fact's, [examples, layers], of locators that scored all these."""
     mass = {}
     consistency = layers.query("subtask == 'consistency'")
-    for name, rows in consistency.groupby("locator", sort=False):
-        if examples.isin(rows["example"]).all():
-            wide = rows.pivot(index="example", columns="layer", values="mass").loc[examples].abs()
-            mass[str(name)] = wide.div(wide.sum(axis=1), axis=0).to_numpy(dtype=float)
+    for locator, rows_of_locator in consistency.groupby("locator", sort=False):
+        if examples.isin(rows_of_locator["example"]).all():
+            by_layer = rows_of_locator.pivot(index="example", columns="layer", values="mass")
+            magnitudes = by_layer.loc[examples].abs()
+            shares = magnitudes.div(magnitudes.sum(axis=1), axis=0)
+            mass[str(locator)] = shares.to_numpy(dtype=float)
     return mass
 
 
@@ -228,24 +247,29 @@ def profile_twins(mass: Mapping[str, Numbers]) -> dict[str, str]:
     *neurons* may differ.
     """
     twins = dict[str, str]()
-    for name, curves in mass.items():
-        for earlier in mass:
-            if earlier == name:
+    for locator, mass_of_locator in mass.items():
+        for earlier_locator in mass:
+            if earlier_locator == locator:
                 break
-            same = np.nanmean(rank_correlations(mass[earlier], curves).diagonal())
-            if earlier not in twins and same >= SAME_PROFILE:
-                twins[name] = earlier
+            correlations = rank_correlations(mass[earlier_locator], mass_of_locator)
+            profile_correlation = np.nanmean(correlations.diagonal())
+            if earlier_locator not in twins and profile_correlation >= SAME_PROFILE:
+                twins[locator] = earlier_locator
                 break
     return twins
 
 
 def rank_correlations(mass: Numbers, outcome: Numbers) -> Numbers:
     """Spearman's correlation of mass i with outcome j over layers, [facts, facts]; NaN for constants."""
-    ranks = [stats.rankdata(curves, axis=1) for curves in (mass, outcome)]
-    centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]
-    spread = [c.std(axis=1, keepdims=True) for c in centred]
-    first, second = (c / np.where(s == 0, np.nan, s) for c, s in zip(centred, spread, strict=True))
-    return first @ second.T / mass.shape[1]
+    return _standardised_ranks(mass) @ _standardised_ranks(outcome).T / mass.shape[1]
+
+
+def _standardised_ranks(values: Numbers) -> Numbers:
+    """Each row's ranks with mean 0 and standard deviation 1; NaN where all its values are equal."""
+    ranks = stats.rankdata(values, axis=1)
+    centred_ranks = ranks - ranks.mean(axis=1, keepdims=True)
+    deviations = centred_ranks.std(axis=1, keepdims=True)
+    return centred_ranks / np.where(deviations == 0, np.nan, deviations)
 
 
 def locality_table(
@@ -259,19 +283,23 @@ def locality_table(
     *average*. The constant locator's profile is no fact's: it is omitted. So are ``profile_twins``.
     """
     outcome = gains.to_numpy(dtype=float)
-    rows = list[dict[str, Any]]()
+    rows_of_pairings = list[dict[str, Any]]()
     facts = np.arange(len(outcome))
     twins = profile_twins(mass)
-    for name in [name for name in mass if name != "constant" and name not in twins]:
-        table = rank_correlations(mass[name], outcome)
-        with_own_gains = table.diagonal()  # [facts]
-        foreign = table.copy()
-        np.fill_diagonal(foreign, np.nan)
-        with_other_gains = np.nanmean(foreign, axis=1)  # [facts]
+    compared_locators = [name for name in mass if name != "constant" and name not in twins]
+    for locator in compared_locators:
+        correlations = rank_correlations(mass[locator], outcome)  # [facts, facts]
+        with_own_gains = correlations.diagonal()  # [facts]
+        correlations_with_others = correlations.copy()
+        np.fill_diagonal(correlations_with_others, np.nan)
+        with_other_gains = np.nanmean(correlations_with_others, axis=1)  # [facts]
         generator = np.random.default_rng(seed)
-        dealt = [table[facts, generator.permutation(facts)] for _ in range(1_000)]
-        average = stats.spearmanr(mass[name].mean(axis=0), outcome.mean(axis=0)).statistic
-        p_value = _one_sided(float(np.nanmean(with_own_gains)), np.nanmean(dealt, axis=1))
+        with_dealt_gains = [correlations[facts, generator.permutation(facts)] for _ in range(1_000)]
+        mean_with_own = float(np.nanmean(with_own_gains))
+        p_value = _one_sided(mean_with_own, np.nanmean(with_dealt_gains, axis=1))
+        mean_mass = mass[locator].mean(axis=0)  # [layers]
+        mean_gain = outcome.mean(axis=0)
+        correlation_of_means = stats.spearmanr(mean_mass, mean_gain).statistic
         could_show = detectable(with_own_gains - with_other_gains)
         estimates = {
             "own": mean_interval(with_own_gains),
@@ -279,14 +307,14 @@ def locality_table(
             "specific": paired(with_other_gains, with_own_gains, "number").difference,
         }
         for pairing, estimate in estimates.items():
-            rows.append(
+            rows_of_pairings.append(
                 {
                     "pairing": pairing,
-                    "locator": name,
+                    "locator": locator,
                     "p_value": p_value,
-                    "average": float(average),
+                    "average": float(correlation_of_means),
                     **asdict(estimate),
                     "could_show": could_show,
                 }
             )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows_of_pairings)

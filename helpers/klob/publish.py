@@ -25,9 +25,11 @@ from helpers.results.store import ResultsStore, settings_key
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
-    loading = {name: params[name] for name in ("dtype", "device", "masked")}
-    lm = load(params["model"], **loading)
-    counts = dict(zip(SCHEMAS, (count or None for count in params["counts"]), strict=True))
+    loading_options = {name: params[name] for name in ("dtype", "device", "masked")}
+    lm = load(params["model"], **loading_options)
+    count_by_subtask = dict(
+        zip(SCHEMAS, (count or None for count in params["counts"]), strict=True)
+    )
     source = {
         **lm.identity,
         "dataset": _dataset_name(params["source"]),
@@ -40,7 +42,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
         lm,
         params["locators"] or list(LOCATORS),
         source=params["source"],
-        counts=counts,
+        counts=count_by_subtask,
         seed=params["seed"],
         permutations=params["permutations"],
     )
@@ -53,11 +55,11 @@ def _dataset_name(source: str) -> str:
     """The source; a user's own one with a digest of what is in its files."""
     if source in ("klob", "klob-mini"):
         return source
-    content = {
+    examples_in_words = {
         str(subtask): [str(example) for example in read_examples(subtask, source).values()]
         for subtask in SCHEMAS
     }
-    return f"{source} ({settings_key(content)})"
+    return f"{source} ({settings_key(examples_in_words)})"
 
 
 def evaluations(
@@ -72,10 +74,10 @@ def evaluations(
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
-    def tables(name: str, stored_only: bool) -> Tables:
+    def tables_of_locator(locator_name: str, stored_only: bool) -> Tables:
         return run_locators(
             lm,
-            [name],
+            [locator_name],
             source,
             counts,
             store=ResultsStore(RUNS / "klob"),
@@ -84,32 +86,34 @@ def evaluations(
             stored_only=stored_only,
         )
 
-    def part(name: str, table: str) -> Part:
-        settings = {**make_locator(name, seed).settings(), "counts": counts}
+    def table_part(locator_name: str, table_name: str) -> Part:
+        settings = {**make_locator(locator_name, seed).settings(), "counts": counts}
         return Part(
-            str(TableKey(table, name)),
+            str(TableKey(table_name, locator_name)),
             settings,
-            make=lambda: tables(name, False)[table],
-            stored=lambda: tables(name, True)[table],
+            make=lambda: tables_of_locator(locator_name, False)[table_name],
+            stored=lambda: tables_of_locator(locator_name, True)[table_name],
         )
 
-    for name in locators:
-        make_locator(name).shape(lm.layout)  # or why it cannot score this model
-    return [part(name, table) for name in locators for table in TABLES]
+    for locator_name in locators:
+        make_locator(locator_name).shape(lm.layout)  # or why it cannot score this model
+    return [
+        table_part(locator_name, table_name) for locator_name in locators for table_name in TABLES
+    ]
 
 
 def layer_edits_part(lm: LanguageModel, params: Mapping[str, Any]) -> Part:
     """ROME at every layer, on ``edited_facts`` of the facts that locators are evaluated on."""
     source = params["source"]
     seed = params["seed"]
-    count = params["counts"][0] or None
-    facts = read_examples("consistency", source)
-    evaluated = load_examples("consistency", source, count=count, seed=seed).numbers
+    example_count = params["counts"][0] or None
+    facts_by_number = read_examples("consistency", source)
+    evaluated = load_examples("consistency", source, count=example_count, seed=seed).numbers
     sample_size = min(params["edited_facts"], len(evaluated))
     sampled = random.Random(seed).sample(evaluated, sample_size)
-    editable = sorted(edit_requests(facts, sampled, seed=seed))
-    options = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
-    settings = {**edit_settings(lm, facts, **options), "edited": editable}
+    editable = sorted(edit_requests(facts_by_number, sampled, seed=seed))
+    editing_options = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}
+    settings = {**edit_settings(lm, facts_by_number, **editing_options), "edited": editable}
     store = ResultsStore(RUNS / "klob-edits")
-    make = partial(edit_every_layer, lm, facts, editable, store=store, **options)
+    make = partial(edit_every_layer, lm, facts_by_number, editable, store=store, **editing_options)
     return Part("edits", settings, make)

@@ -78,9 +78,9 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
         "permutations": permutations,
         "version": VERSION,
     }
-    stored: dict[str, list[pd.DataFrame]] = {kind: [] for kind in TABLES}
-    for name, examples in product(locators, examples_by_subtask):
-        locator = make_locator(name, seed)
+    tables_by_kind: dict[str, list[pd.DataFrame]] = {table_kind: [] for table_kind in TABLES}
+    for locator_name, examples in product(locators, examples_by_subtask):
+        locator = make_locator(locator_name, seed)
         evaluation_settings = {
             **settings,
             "locator": locator.settings(),
@@ -99,15 +99,20 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
                 seed=seed,
                 stored_scores=stored_scores,
             )
-            numbered = {kind: table.assign(case_id=0) for kind, table in tables.items()}
-            results.add(numbered, completes="sentences")
+            numbered_tables = {
+                table_kind: table.assign(case_id=0) for table_kind, table in tables.items()
+            }
+            results.add(numbered_tables, completes="sentences")
             shutil.rmtree(stored_scores.folder)  # they are large
-        labels = {"model": lm.name, "locator": name, "subtask": examples.subtask}
-        for kind in TABLES:
-            rows = results.read(kind).drop(columns="case_id")
-            label_columns = pd.DataFrame(labels, index=rows.index)
-            stored[kind].append(pd.concat([label_columns, rows], axis=1))
-    return {kind: pd.concat(tables, ignore_index=True) for kind, tables in stored.items()}
+        label_values = {"model": lm.name, "locator": locator_name, "subtask": examples.subtask}
+        for table_kind in TABLES:
+            stored_rows = results.read(table_kind).drop(columns="case_id")
+            label_columns = pd.DataFrame(label_values, index=stored_rows.index)
+            tables_by_kind[table_kind].append(pd.concat([label_columns, stored_rows], axis=1))
+    return {
+        table_kind: pd.concat(tables, ignore_index=True)
+        for table_kind, tables in tables_by_kind.items()
+    }
 
 
 def evaluate_locator(
@@ -298,14 +303,14 @@ def _compare_examples(
         labels = {"example": examples.numbers[index], "relation": examples.relations[index]}
         for share_index, share in enumerate(shares):
             sets = [sets_by_share[share_index] for sets_by_share in sets_by_sentence]
-            values = example_similarities(
+            similarity_values = example_similarities(
                 sets,
                 summary.located_counts[share_index],
                 top_units[share_index],
                 sentence_count,
                 examples.subtask,
             )
-            similarities.append({"share": share, **labels, **values})
+            similarities.append({"share": share, **labels, **similarity_values})
             if index in sample.examples:
                 sampled_sets[share_index] += [sample.restricted(units) for units in sets]
     return pd.DataFrame(similarities), sampled_sets
@@ -326,13 +331,13 @@ def _null_table(
     relations = [examples.relations[index] for index in sample.examples]
     unit_count = len(sample.is_sampled)
     sampled_count = int(sample.is_sampled.sum())
-    nulls = []
+    nulls_of_shares = []
     for share, sets in zip(shares, sampled_sets, strict=True):
         # The size of a whole located set, times the share of units that are sampled.
-        size = located_count(unit_count, share) * sampled_count / unit_count
-        similarities = similarity_matrix(sets, size=size)
+        set_size = located_count(unit_count, share) * sampled_count / unit_count
+        similarities = similarity_matrix(sets, size=set_size)
         for shuffled, groups in (("all", None), ("relation", relations)):
-            null = permutation_null(
+            null_of_share = permutation_null(
                 similarities,
                 sentence_indices,
                 examples.subtask,
@@ -340,22 +345,26 @@ def _null_table(
                 permutations=permutations,
                 seed=seed,
             )
-            nulls.append({"share": share, "shuffled": shuffled, **null})
-    return pd.DataFrame(nulls)
+            nulls_of_shares.append({"share": share, "shuffled": shuffled, **null_of_share})
+    return pd.DataFrame(nulls_of_shares)
 
 
 def _mass_by_layer(layer_scores: Iterable[Scores], examples: Examples) -> pd.DataFrame:
     """Located mass per layer, averaged over an example's sentences."""
-    mass = [np.mean(scores, axis=0) for scores in _by_example(layer_scores, examples)]
-    wide = pd.DataFrame(mass, index=pd.Index(examples.numbers, name="example"))
-    long = wide.melt(ignore_index=False, var_name="layer", value_name="mass").reset_index()
-    return long.sort_values(["example", "layer"], ignore_index=True)
+    mass_of_examples = [np.mean(scores, axis=0) for scores in _by_example(layer_scores, examples)]
+    mass_by_example = pd.DataFrame(
+        mass_of_examples, index=pd.Index(examples.numbers, name="example")
+    )
+    mass_by_row = mass_by_example.melt(
+        ignore_index=False, var_name="layer", value_name="mass"
+    ).reset_index()
+    return mass_by_row.sort_values(["example", "layer"], ignore_index=True)
 
 
 def _by_example(
     of_sentences: Iterable[OfSentence], examples: Examples
 ) -> Iterator[list[OfSentence]]:
     """What belongs to the sentences of each example, from what belongs to all sentences in order."""
-    remaining = iter(of_sentences)
+    remaining_items = iter(of_sentences)
     for group in examples.groups:
-        yield [next(remaining) for _ in group]
+        yield [next(remaining_items) for _ in group]

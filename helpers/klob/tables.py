@@ -42,12 +42,18 @@ def rsim_table(similarities: pd.DataFrame) -> ShownTable:
 
     By relation where there are at least eight, else by example; the line below states which.
     """
-    values = relative_similarity(similarities["candidate"], similarities["pairwise"])
-    index = pd.MultiIndex.from_frame(similarities[["locator", "subtask", "relation"]])
-    by = ["locator", "subtask"]
-    groups = [part for _, part in pd.Series(values, index).groupby(level=by, sort=False)]
-    rows = [(*part.index[0][:2], *astuple(mean_interval(part))) for part in groups]
-    return with_relations(pd.DataFrame(rows, columns=[*by, *ESTIMATE]), groups)
+    rsim_values = relative_similarity(similarities["candidate"], similarities["pairwise"])
+    rsim_index = pd.MultiIndex.from_frame(similarities[["locator", "subtask", "relation"]])
+    group_levels = ["locator", "subtask"]
+    rows_of_groups = []
+    values_by_group = []
+    rsim_of_examples = pd.Series(rsim_values, rsim_index)
+    for _, values_of_group in rsim_of_examples.groupby(level=group_levels, sort=False):
+        locator, subtask, *_ = values_of_group.index[0]
+        values_by_group.append(values_of_group)
+        rows_of_groups.append((locator, subtask, *astuple(mean_interval(values_of_group))))
+    means = pd.DataFrame(rows_of_groups, columns=[*group_levels, *ESTIMATE])
+    return with_relations(means, values_by_group)
 
 
 def rsd_table(
@@ -58,16 +64,21 @@ def rsd_table(
 
     ``similarities`` name the relation of each example: factual sentences of one relation are a unit.
     """
-    example = ["subtask", "example"]
-    relations = similarities[[*example, "relation"]].drop_duplicates(example)
-    labelled = sentences.merge(relations, on=example, how="left")
-    rows = []
-    for keys, part in labelled.groupby(["locator", "granularity"], sort=False):
-        spread = part["deviation"] / part["magnitude"] if relative else part["deviation"]
-        random = part["subtask"] == "unbiasedness"
-        factual = spread[~random].set_axis(pd.Index(part["relation"][~random], name="relation"))
-        rows.append((*keys, *astuple(relative_standard_deviation(factual, spread[random]))))
-    return pd.DataFrame(rows, columns=["locator", "granularity", *ESTIMATE])
+    example_columns = ["subtask", "example"]
+    relations = similarities[[*example_columns, "relation"]].drop_duplicates(example_columns)
+    sentences_with_relations = sentences.merge(relations, on=example_columns, how="left")
+    rows_of_locators = []
+    key_columns = ["locator", "granularity"]
+    for keys, of_locator in sentences_with_relations.groupby(key_columns, sort=False):
+        deviations = of_locator["deviation"]
+        if relative:
+            deviations = deviations / of_locator["magnitude"]
+        is_nonfactual = of_locator["subtask"] == "unbiasedness"
+        relations_of_factual = pd.Index(of_locator["relation"][~is_nonfactual], name="relation")
+        factual_deviations = deviations[~is_nonfactual].set_axis(relations_of_factual)
+        rsd = relative_standard_deviation(factual_deviations, deviations[is_nonfactual])
+        rows_of_locators.append((*keys, *astuple(rsd)))
+    return pd.DataFrame(rows_of_locators, columns=[*key_columns, *ESTIMATE])
 
 
 def criteria_table(
@@ -79,10 +90,10 @@ def criteria_table(
 ) -> ShownTable:
     """All three criteria at one granularity: locator, criterion, unclipped mean, low, high, n."""
     rsim = rsim_table(similarities.query("granularity == @granularity and share == @share"))
-    chosen = sentences.query("granularity == @granularity")
-    rsd = rsd_table(chosen, similarities).assign(subtask=SUBTASKS[2])
-    table = pd.concat([rsim.table, rsd.drop(columns="granularity")], ignore_index=True)
-    return ShownTable(table.rename(columns={"subtask": "criterion"}), rsim.note)
+    chosen_sentences = sentences.query("granularity == @granularity")
+    rsd = rsd_table(chosen_sentences, similarities).assign(subtask=SUBTASKS[2])
+    both_tables = pd.concat([rsim.table, rsd.drop(columns="granularity")], ignore_index=True)
+    return ShownTable(both_tables.rename(columns={"subtask": "criterion"}), rsim.note)
 
 
 def paper_values(
@@ -95,12 +106,14 @@ def paper_values(
     """The three criteria as KLoB computes them, [locators, criteria]: the mean of ``paper_similarity``
     over examples, and RSD = max(1 − SD_nonfactual / SD_factual, 0) (Section 3.4).
     """
-    rows = similarities.query("granularity == @granularity and share == @share")
-    clipped = paper_similarity(rows["candidate"], rows["mean_scores"])
-    means = rows.assign(clipped=clipped).groupby(["locator", "subtask"])["clipped"].mean()
-    spread = rsd_table(sentences.query("granularity == @granularity"), similarities)
-    values = means.unstack("subtask")
-    values[SUBTASKS[2]] = spread.set_index("locator")["mean"].clip(lower=0)
+    chosen_examples = similarities.query("granularity == @granularity and share == @share")
+    clipped = paper_similarity(chosen_examples["candidate"], chosen_examples["mean_scores"])
+    mean_rsim = (
+        chosen_examples.assign(clipped=clipped).groupby(["locator", "subtask"])["clipped"].mean()
+    )
+    rsd = rsd_table(sentences.query("granularity == @granularity"), similarities)
+    values = mean_rsim.unstack("subtask")
+    values[SUBTASKS[2]] = rsd.set_index("locator")["mean"].clip(lower=0)
     return values.reindex(columns=list(SUBTASKS))
 
 
@@ -115,24 +128,24 @@ def criteria_text(
     (``paper_values``); and the number of examples of each criterion where locators differ in it.
     """
     criteria = criteria_table(similarities, sentences, granularity=granularity, share=share)
-    cells = criteria.table.apply(_interval_text, axis=1)
-    ours = criteria.table.assign(cell=cells).pivot(
+    intervals_in_words = criteria.table.apply(_interval_text, axis=1)
+    our_values = criteria.table.assign(cell=intervals_in_words).pivot(
         index="locator", columns="criterion", values="cell"
     )
-    papers = paper_values(similarities, sentences, granularity=granularity, share=share)
-    papers = papers.reindex(ours.index)
+    papers_values = paper_values(similarities, sentences, granularity=granularity, share=share)
+    papers_values = papers_values.reindex(our_values.index)
     columns = {}
     for criterion in SUBTASKS:
-        columns[criterion] = ours.get(criterion)
-        columns[f"{criterion} (paper)"] = papers[criterion].map("{:.2f}".format)
-    wide = pd.DataFrame(columns, index=ours.index).replace("nan", "n/a")
-    rows = pd.concat([similarities, sentences.query("subtask == 'unbiasedness'")])
-    counts = rows.groupby(["locator", "subtask"])["example"].nunique().unstack()
+        columns[criterion] = our_values.get(criterion)
+        columns[f"{criterion} (paper)"] = papers_values[criterion].map("{:.2f}".format)
+    all_columns = pd.DataFrame(columns, index=our_values.index).replace("nan", "n/a")
+    rows_of_examples = pd.concat([similarities, sentences.query("subtask == 'unbiasedness'")])
+    counts = rows_of_examples.groupby(["locator", "subtask"])["example"].nunique().unstack()
     counts = counts.reindex(columns=list(SUBTASKS)).fillna(0).astype(int).astype(str)
-    examples = counts.agg(", ".join, axis=1)
-    if examples.nunique() > 1:
-        wide = wide.assign(n=examples)
-    return ShownTable(named_rows(wide), criteria.note)
+    counts_in_words = counts.agg(", ".join, axis=1)
+    if counts_in_words.nunique() > 1:
+        all_columns = all_columns.assign(n=counts_in_words)
+    return ShownTable(named_rows(all_columns), criteria.note)
 
 
 def wordings_text(
@@ -141,49 +154,56 @@ def wordings_text(
     """Consistency (unclipped RSim) of the examples in Table 3's wordings as printed, and of those in
     corrected ones; a relation has either. Sim_all is over both kinds.
     """
-    rows = similarities.query(
+    consistency_rows = similarities.query(
         "subtask == 'consistency' and granularity == @granularity and share == @share"
     )
-    is_corrected = rows["relation"].isin(corrected_relations())
-    groups = {
-        "all": rows,
-        "as printed": rows[~is_corrected],
-        "corrected": rows[is_corrected],
+    is_corrected = consistency_rows["relation"].isin(corrected_relations())
+    rows_by_wording = {
+        "all": consistency_rows,
+        "as printed": consistency_rows[~is_corrected],
+        "corrected": consistency_rows[is_corrected],
     }
     columns = {}
     notes = []
-    for name, group in groups.items():
-        rsim = rsim_table(group)
+    for wording, rows_of_wording in rows_by_wording.items():
+        rsim = rsim_table(rows_of_wording)
         by_locator = rsim.table.set_index("locator")
-        columns[name] = by_locator.apply(_interval_text, axis=1)
-        columns[f"n, {name}"] = by_locator["n"]
-        notes.append(f"{name}: {rsim.note}")
+        columns[wording] = by_locator.apply(_interval_text, axis=1)
+        columns[f"n, {wording}"] = by_locator["n"]
+        notes.append(f"{wording}: {rsim.note}")
     return with_note(named_rows(pd.DataFrame(columns)), *notes)
 
 
 def null_text(null: pd.DataFrame, *, subtask: str, granularity: str, share: float) -> pd.DataFrame:
     """Observed RSim next to its null over all facts and inside a relation, exact baseline."""
-    rows = null.query("subtask == @subtask and granularity == @granularity and share == @share")
-    cells = [
+    chosen_rows = null.query(
+        "subtask == @subtask and granularity == @granularity and share == @share"
+    )
+    nulls_in_words = [
         f"{signed(row['mean'])} ± {row['standard_deviation']:.2f} (p = {row['p_value']:.3f})"
-        for row in rows.to_dict("records")
+        for row in chosen_rows.to_dict("records")
     ]
-    wide = rows.assign(cell=cells).pivot(index="locator", columns="shuffled", values="cell")
-    wide = wide.reindex(columns=["all", "relation"])  # a run may lack all that were asked for
-    wide.columns = pd.Index(["dealt among all facts", "dealt inside a relation"])
-    observed = rows.query("shuffled == 'all'").set_index("locator")["observed"]
-    wide.insert(0, "observed", observed.map(signed))
-    return named_rows(wide)
+    nulls_by_shuffling = chosen_rows.assign(cell=nulls_in_words).pivot(
+        index="locator", columns="shuffled", values="cell"
+    )
+    # A run may lack all that were asked for.
+    nulls_by_shuffling = nulls_by_shuffling.reindex(columns=["all", "relation"])
+    nulls_by_shuffling.columns = pd.Index(["dealt among all facts", "dealt inside a relation"])
+    observed = chosen_rows.query("shuffled == 'all'").set_index("locator")["observed"]
+    nulls_by_shuffling.insert(0, "observed", observed.map(signed))
+    return named_rows(nulls_by_shuffling)
 
 
 def gap_text(similarities: pd.DataFrame, *, granularity: str, share: float) -> pd.DataFrame:
     """Mean Sim_all and RSim under the paper's shortcut and exactly, and the gap in RSim."""
-    table = similarities.query("granularity == @granularity and share == @share")
-    kinds = ["mean_scores", "pairwise"]
-    for kind in kinds:
-        table[f"rsim_{kind}"] = relative_similarity(table["candidate"], table[kind])
-    columns = [*kinds, *(f"rsim_{kind}" for kind in kinds)]
-    means = table.groupby(["locator", "subtask"], sort=False)[columns].mean()
+    chosen_rows = similarities.query("granularity == @granularity and share == @share")
+    baselines = ["mean_scores", "pairwise"]
+    for baseline in baselines:
+        chosen_rows[f"rsim_{baseline}"] = relative_similarity(
+            chosen_rows["candidate"], chosen_rows[baseline]
+        )
+    columns = [*baselines, *(f"rsim_{baseline}" for baseline in baselines)]
+    means = chosen_rows.groupby(["locator", "subtask"], sort=False)[columns].mean()
     means["gap"] = means["rsim_mean_scores"] - means["rsim_pairwise"]
     return named_rows(means.reset_index("subtask").round(3))
 
@@ -192,20 +212,20 @@ def spread_text(
     sentences: pd.DataFrame, similarities: pd.DataFrame, *, granularity: str
 ) -> pd.DataFrame:
     """RSD of the scores, and of the scores over their own mean magnitude (ours)."""
-    rows = sentences.query("granularity == @granularity")
+    chosen_sentences = sentences.query("granularity == @granularity")
     columns = {}
     for name, relative in (("RSD", False), ("RSD of relative spread", True)):
-        table = rsd_table(rows, similarities, relative=relative).set_index("locator")
+        table = rsd_table(chosen_sentences, similarities, relative=relative).set_index("locator")
         columns[name] = table.apply(_interval_text, axis=1)
     return named_rows(pd.DataFrame(columns))
 
 
-def locality_text(table: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
+def locality_text(tests: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
     """``metrics.locality_table`` as rounded text, a row per locator, and its ``profile_twins`` below."""
-    by = table.set_index("locator").groupby("pairing")
-    same_fact = by.get_group("own")
-    other_facts = by.get_group("other")
-    difference = by.get_group("specific")
+    rows_by_pairing = tests.set_index("locator").groupby("pairing")
+    same_fact = rows_by_pairing.get_group("own")
+    other_facts = rows_by_pairing.get_group("other")
+    difference = rows_by_pairing.get_group("specific")
     columns = {
         "same fact": same_fact.apply(_interval_text, axis=1),
         "other facts": other_facts["mean"].map(signed),
@@ -213,9 +233,9 @@ def locality_text(table: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
         "p": same_fact["p_value"].map("{:.3f}".format),
         "mean curves": same_fact["average"].map(signed),
     }
-    shown = named_rows(pd.DataFrame(columns, index=same_fact.index))
+    shown_columns = named_rows(pd.DataFrame(columns, index=same_fact.index))
     twin_notes = [f"{LABELS[twin]}: as {LABELS[original]}" for twin, original in twins.items()]
-    noted = with_note(shown, *twin_notes)
+    noted = with_note(shown_columns, *twin_notes)
     return with_power(noted, difference["could_show"], difference["n"], digits=2)
 
 
@@ -228,24 +248,28 @@ def size_table(source: str) -> pd.DataFrame:
     chains = examples["relevance"]
     random = examples["unbiasedness"]
     lengths = {
-        "c": [len(text.split()) for example in facts for text in example.prompts],
+        "c": [len(prompt.split()) for example in facts for prompt in example.prompts],
         "r": [len(example.chain_prompt.split()) for example in chains],
-        "u": [len(text.split()) for text in random],
+        "u": [len(prompt.split()) for prompt in random],
     }
-    ours = {
+    our_values = {
         "relations": {
             "c": len({example.fact[1] for example in facts}),
-            "r": len({label for example in chains for label in example.chain[1::2]}),
+            "r": len({relation for example in chains for relation in example.chain[1::2]}),
         },
-        "average length": {letter: sum(words) / len(words) for letter, words in lengths.items()},
+        "average length": {
+            letter: sum(word_counts) / len(word_counts) for letter, word_counts in lengths.items()
+        },
         "examples": {"c": len(facts), "r": len(chains), "u": len(random)},
     }
     paper = published_table("klob_table_1").pivot(index="subtask", columns="metric", values="value")
     columns = {}
-    for whose, table in (("paper", paper), (source, pd.DataFrame(ours))):
-        for name in ours:
-            form = "{:.2f}" if name == "average length" else "{:,.0f}"
-            columns[f"{name}, {whose}"] = table[name].map(form.format, na_action="ignore")
+    for whose, values_by_letter in (("paper", paper), (source, pd.DataFrame(our_values))):
+        for name in our_values:
+            number_format = "{:.2f}" if name == "average length" else "{:,.0f}"
+            columns[f"{name}, {whose}"] = values_by_letter[name].map(
+                number_format.format, na_action="ignore"
+            )
     return pd.DataFrame(columns).fillna("")
 
 
@@ -255,16 +279,18 @@ def made_of(run: Run) -> str:
     for table_name, settings in run.about.settings.items():
         key = TableKey.parse(table_name)
         if key.kind == "similarities":
-            counts = settings["counts"].items()
-            counts_text = ", ".join(f"{count or 'all'} {subtask}" for subtask, count in counts)
+            example_counts = settings["counts"].items()
+            counts_text = ", ".join(
+                f"{count or 'all'} {subtask}" for subtask, count in example_counts
+            )
             locators_by_counts.setdefault(counts_text, []).append(key.method)
-    most_common, *others = sorted(
+    most_common, *less_common = sorted(
         locators_by_counts, key=lambda counts_text: -len(locators_by_counts[counts_text])
     )
-    words = f"{made_with(run)}, {most_common}"
-    for counts_text in others:
-        words += f"; {', '.join(locators_by_counts[counts_text])}: {counts_text}"
-    return words
+    made_of_words = f"{made_with(run)}, {most_common}"
+    for counts_text in less_common:
+        made_of_words += f"; {', '.join(locators_by_counts[counts_text])}: {counts_text}"
+    return made_of_words
 
 
 def made_with(run: Run) -> str:
@@ -274,14 +300,16 @@ def made_with(run: Run) -> str:
     return f"ours: {words}, {source['dtype']} on {source['device']}, {source['dataset']}"
 
 
-def named_rows(table: pd.DataFrame) -> pd.DataFrame:
+def named_rows(by_locator: pd.DataFrame) -> pd.DataFrame:
     """Rows in the order of the locators, under their printed names, and what is no locator below them."""
-    locators = [name for name in LABELS if name in table.index]
-    others = [name for name in table.index if name not in LABELS]
-    ordered = table.loc[[*locators, *others]]
-    ordered.index = pd.Index([LABELS.get(name, name) for name in ordered.index], name="locator")
-    ordered.columns.name = None
-    return ordered
+    locators = [name for name in LABELS if name in by_locator.index]
+    other_rows = [name for name in by_locator.index if name not in LABELS]
+    ordered_rows = by_locator.loc[[*locators, *other_rows]]
+    ordered_rows.index = pd.Index(
+        [LABELS.get(name, name) for name in ordered_rows.index], name="locator"
+    )
+    ordered_rows.columns.name = None
+    return ordered_rows
 
 
 def signed(value: float) -> str:
@@ -289,8 +317,9 @@ def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _interval_text(row: pd.Series) -> str:
-    mean, low, high = (signed(row[name]) for name in ("mean", "low", "high"))
-    if pd.isna(row["mean"]):
+def _interval_text(estimate: pd.Series) -> str:
+    if pd.isna(estimate["mean"]):
         return "n/a"
-    return mean if pd.isna(row["low"]) else f"{mean} ({low} … {high})"
+    if pd.isna(estimate["low"]):
+        return signed(estimate["mean"])
+    return f"{signed(estimate['mean'])} ({signed(estimate['low'])} … {signed(estimate['high'])})"

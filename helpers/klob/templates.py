@@ -29,23 +29,23 @@ class RelationTemplates:
 
     def clozes(self, subject: str) -> tuple[str, ...]:
         """The three sentences about ``subject``, each ending in its slot."""
-        filled = (template.replace("[X]", subject) for template in self.templates)
-        return tuple(text.removesuffix(" [Y]") + SLOT for text in filled)
+        sentences = (template.replace("[X]", subject) for template in self.templates)
+        return tuple(sentence.removesuffix(" [Y]") + SLOT for sentence in sentences)
 
 
 def load_templates(wording: Wording = "corrected") -> dict[str, RelationTemplates]:
     """Templates by relation, corrected where Table 3 has a slip, or as the ``"paper"`` prints them."""
     by_relation = {}
-    for relation, entry in read_yaml(FILE).items():
-        templates = entry["templates"]
+    for relation, yaml_entry in read_yaml(FILE).items():
+        templates = yaml_entry["templates"]
         if wording == "paper":
-            templates = entry.get("paper", templates)
+            templates = yaml_entry.get("paper", templates)
         by_relation[relation] = RelationTemplates(
-            label=f"{entry['keyword']}_({relation})",
-            description=entry["description"],
+            label=f"{yaml_entry['keyword']}_({relation})",
+            description=yaml_entry["description"],
             templates=tuple(templates),
-            table_3=entry.get("table_3", True),
-            slip=entry.get("slip", ""),
+            table_3=yaml_entry.get("table_3", True),
+            slip=yaml_entry.get("slip", ""),
         )
     return by_relation
 

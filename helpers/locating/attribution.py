@@ -59,14 +59,15 @@ class _SlotScaling:
         self.activations: dict[str, Tensor] = {}  # a_l [neurons] by module
         self.scaled: dict[str, Tensor] = {}  # alpha_j a_l [steps, neurons], leaves of the graph
 
-    def scale(self, name: str, tokens: Tensor) -> Tensor:
+    def scale(self, module_name: str, tokens: Tensor) -> Tensor:
         """A module's ``tokens`` [rows, tokens, neurons], scaled where they are to be."""
         earlier_rows = tokens[: -self.steps]
         newest_rows = tokens[-self.steps :].detach().clone()
         alphas = torch.linspace(0, 1, self.steps, device=tokens.device, dtype=tokens.dtype)
-        self.activations[name] = newest_rows[0, self.slot].clone()
-        self.scaled[name] = (alphas[:, None] * self.activations[name]).requires_grad_()
-        newest_rows[:, self.slot] = self.scaled[name]
+        self.activations[module_name] = newest_rows[0, self.slot].clone()
+        scaled_activations = alphas[:, None] * self.activations[module_name]
+        self.scaled[module_name] = scaled_activations.requires_grad_()
+        newest_rows[:, self.slot] = self.scaled[module_name]
         return torch.cat([earlier_rows, newest_rows])
 
     def scale_output(self, name: str, _: Tensor, output: Tensor) -> Tensor:
@@ -86,11 +87,13 @@ def _attribute_layers(
     """Attributions [layers, neurons] of one sentence, all layers in one pass."""
     scaling = _SlotScaling(int(batch.slots[0]), steps)
     if at == "activation":
-        names = [lm.layout.mlp_out(layer) for layer in layers]
-        hooked = input_hooks(lm, {name: partial(scaling.scale, name) for name in names})
+        module_names = [lm.layout.mlp_out(layer) for layer in layers]
+        input_changes = {name: partial(scaling.scale, name) for name in module_names}
+        hooked = input_hooks(lm, input_changes)
     else:
-        names = [lm.layout.gate(layer) for layer in layers]
-        hooked = output_hooks(lm, {name: partial(scaling.scale_output, name) for name in names})
+        module_names = [lm.layout.gate(layer) for layer in layers]
+        output_changes = {name: partial(scaling.scale_output, name) for name in module_names}
+        hooked = output_hooks(lm, output_changes)
     with (
         torch.enable_grad(),
         branching(lm, batch, layers=layers, copies=steps) as branched,
@@ -99,11 +102,11 @@ def _attribute_layers(
         slots = batch.slots.expand(1 + steps * len(layers))
         logits = slot_logits(lm, branched, slots)[1:]  # without the unchanged row
         summed_probability = logits.log_softmax(1)[:, target].exp().sum()
-        leaves = [scaling.scaled[name] for name in names]
+        leaves = [scaling.scaled[module_name] for module_name in module_names]
         gradients = torch.autograd.grad(summed_probability, leaves)
     attributions = [
-        scaling.activations[name] * gradient.mean(0)
-        for name, gradient in zip(names, gradients, strict=True)
+        scaling.activations[module_name] * gradient.mean(0)
+        for module_name, gradient in zip(module_names, gradients, strict=True)
     ]
     return torch.stack(attributions)
 
@@ -116,31 +119,37 @@ def indirect_effects(
 
     In a sentence without a subject (KLoB-u) its middle token is the subject; that choice is ours.
     """
-    middle = query.slot // 2
-    start, stop = query.subject or (middle, middle + 1)
-    batch = slot_batch(lm, [query], [start])
+    middle_token = query.slot // 2
+    subject_start, subject_end = query.subject or (middle_token, middle_token + 1)
+    batch = slot_batch(lm, [query], [subject_start])
     constant_tokens = int(batch.positions[0, 0])  # those before, which do not run again
-    subject = slice(start - constant_tokens, stop - constant_tokens)
-    subject_last = subject.stop - 1
+    subject_columns = slice(subject_start - constant_tokens, subject_end - constant_tokens)
+    subject_last = subject_columns.stop - 1
     layout = lm.layout
     blocks = layout.blocks
-    names = [layout.mlp_out(layer) for layer in range(blocks)]
-    with record(lm, outputs=names) as clean:
+    module_names = [layout.mlp_out(layer) for layer in range(blocks)]
+    with record(lm, outputs=module_names) as clean:
         slot_logits(lm, batch)
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(samples, stop - start, layout.hidden_size, generator=generator)
+    embedding_noise = torch.randn(
+        samples, subject_end - subject_start, layout.hidden_size, generator=generator
+    )
 
     def corrupt(_: Tensor, embeddings: Tensor) -> Tensor:
         corrupted = embeddings.clone()
-        corrupted[:, subject] += (scale * noise).to(embeddings.device, embeddings.dtype)
+        corrupted[:, subject_columns] += (scale * embedding_noise).to(
+            embeddings.device, embeddings.dtype
+        )
         return corrupted
 
-    def restore(name: str, _: Tensor, output: Tensor) -> Tensor:
+    def restore(module_name: str, _: Tensor, output: Tensor) -> Tensor:
         restored = output.clone()  # whose newest rows branched off at this layer
-        restored[-samples:, subject_last] = clean[name][0, subject_last]
+        restored[-samples:, subject_last] = clean[module_name][0, subject_last]
         return restored
 
-    hooks: dict[str, OnOutput] = {name: partial(restore, name) for name in names}
+    hooks: dict[str, OnOutput] = {
+        module_name: partial(restore, module_name) for module_name in module_names
+    }
     hooks[layout.architecture.embedding] = corrupt
     repeated = replace(batch, ids=batch.ids.expand(samples, -1), slots=batch.slots.expand(samples))
     with (
@@ -157,8 +166,10 @@ def indirect_effects(
 
 def embedding_deviation(lm: LanguageModel) -> float:
     """Standard deviation of the input embeddings over 4,096 evenly spaced tokens of the vocabulary."""
-    size = lm.network.get_input_embeddings().weight.shape[0]
-    ids = torch.arange(0, size, max(1, size // 4096), device=lm.device)
+    vocabulary_size = lm.network.get_input_embeddings().weight.shape[0]
+    sampled_ids = torch.arange(
+        0, vocabulary_size, max(1, vocabulary_size // 4096), device=lm.device
+    )
     embedding = lm.module(lm.layout.architecture.embedding)
     with torch.no_grad():
-        return float(embedding(ids).float().std())
+        return float(embedding(sampled_ids).float().std())

@@ -60,8 +60,8 @@ class Locator(ABC):
         """Shape whose product is the number of units: (layers, neurons, parameters) as far as fine."""
         sizes = layout.blocks, layout.intermediate_size, layout.hidden_size
         shape = sizes[: GRANULARITIES.index(self.granularity) + 1]
-        if (entries := int(np.prod(shape))) > MOST_ENTRIES:
-            raise LocatorError(f"{entries:,} weights are too many: take layers or neurons")
+        if (entry_count := int(np.prod(shape))) > MOST_ENTRIES:
+            raise LocatorError(f"{entry_count:,} weights are too many: take layers or neurons")
         return shape
 
     def settings(self) -> dict[str, object]:
@@ -71,13 +71,13 @@ class Locator(ABC):
 
 def pool(scores: Scores, shape: Sequence[int], granularity: Granularity) -> Scores:
     """Mean |score| [n, units] of each coarser unit, so that locators of unit ``shape`` can be compared."""
-    depth = GRANULARITIES.index(granularity) + 1
-    if depth > len(shape):
+    coarse_depth = GRANULARITIES.index(granularity) + 1
+    if coarse_depth > len(shape):
         finest = GRANULARITIES[len(shape) - 1]
         raise LocatorError(f"{finest} scores cannot be compared at {granularity} granularity")
-    if depth == len(shape):
+    if coarse_depth == len(shape):
         return scores
-    coarse_units = int(np.prod(shape[:depth]))
+    coarse_units = int(np.prod(shape[:coarse_depth]))
     by_coarse_unit = np.abs(scores).reshape(len(scores), coarse_units, -1)
     return by_coarse_unit.mean(axis=2, dtype=np.float32)
 
@@ -91,11 +91,13 @@ class ActivationMagnitude(Locator):
     @torch.inference_mode()
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Absolute activations, [queries, layers x neurons]."""
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         batch = slot_batch(lm, queries)
-        with record(lm, inputs=names) as activations:
+        with record(lm, inputs=module_names) as activations:
             slot_logits(lm, batch)
-        magnitudes = [batch.at_slots(activations[name]).abs() for name in names]
+        magnitudes = [
+            batch.at_slots(activations[module_name]).abs() for module_name in module_names
+        ]
         return _as_scores(torch.cat(magnitudes, dim=1))
 
 
@@ -107,14 +109,14 @@ class GradientActivation(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Signed products, [queries, layers x neurons]."""
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         targets = _target_tensor(lm, queries)
         batch = slot_batch(lm, queries, [query.slot for query in queries])
-        with traced(lm, names) as traced_modules:
+        with traced(lm, module_names) as traced_modules:
             logits = slot_logits(lm, batch)
             target_logits = logits.gather(1, targets[:, None])[:, 0]
             probabilities = target_logits.sub(logits.logsumexp(1)).exp()
-            activations = [traced_modules[name].input for name in names]
+            activations = [traced_modules[module_name].input for module_name in module_names]
             gradients = torch.autograd.grad(probabilities.sum(), activations)
         products = [
             batch.at_slots(activation.detach() * gradient)
@@ -181,35 +183,38 @@ class LogitAttribution(Locator):
         """Logit drops, signed, in fp32: [queries, layers x neurons] or [queries, layers]."""
         if lm.masked:  # its residual stream is normalised at every layer
             raise LocatorError("logit attribution needs a causal model with one final norm")
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         final_norm = lm.layout.architecture.final_norm
         batch = slot_batch(lm, queries)
-        with record(lm, inputs=[*names, final_norm]) as inputs:
+        with record(lm, inputs=[*module_names, final_norm]) as inputs:
             slot_logits(lm, batch)
-        at_slot = {name: batch.at_slots(module_input) for name, module_input in inputs.items()}
+        input_at_slot = {
+            module_name: batch.at_slots(module_input)
+            for module_name, module_input in inputs.items()
+        }
 
-        norm = deepcopy(lm.module(final_norm)).float()
-        residual = at_slot[final_norm].float()  # r [queries, hidden]
+        fp32_norm = deepcopy(lm.module(final_norm)).float()
+        residual = input_at_slot[final_norm].float()  # r [queries, hidden]
         answers = lm.network.get_output_embeddings().weight[_target_tensor(lm, queries)]
-        readout = answers.float() * _norm_weight(norm, residual)  # g [queries, hidden]
-        is_centred = isinstance(norm, nn.LayerNorm)
+        readout = answers.float() * _norm_weight(fp32_norm, residual)  # g [queries, hidden]
+        is_centred = isinstance(fp32_norm, nn.LayerNorm)
         if is_centred:
             residual = residual - residual.mean(1, keepdim=True)
             readout = readout - readout.mean(1, keepdim=True)
-        epsilon = next(value for name, value in vars(norm).items() if "eps" in name)
+        epsilon = next(value for name, value in vars(fp32_norm).items() if "eps" in name)
         variance = residual.square().mean(1, keepdim=True) + epsilon  # σ(r)²
         residual_readout = (readout * residual).sum(1, keepdim=True)  # g · r
         logit = residual_readout / variance.sqrt()
 
         hidden_size = residual.shape[1]
         drops = []
-        for layer, name in enumerate(names):
-            writes = self._writes(lm, layer, at_slot[name])
+        for layer, module_name in enumerate(module_names):
+            writes = self._writes(lm, layer, input_at_slot[module_name])
             # |s ⊙ M_j|², g · w_j and r · w_j of each unit [queries, units]
             squared_lengths = writes.scale.square() @ writes.matrix.square()
             if is_centred:
-                sums = writes.scale @ writes.matrix
-                squared_lengths = squared_lengths - sums.square() / hidden_size
+                write_sums = writes.scale @ writes.matrix
+                squared_lengths = squared_lengths - write_sums.square() / hidden_size
             readout_of_writes = (writes.scale * readout) @ writes.matrix * writes.activations
             residual_on_writes = (writes.scale * residual) @ writes.matrix * writes.activations
             squared_writes = writes.activations.square() * squared_lengths
@@ -265,25 +270,25 @@ class _GradientLocator(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Scores [queries, layers x neurons x hidden]: a neuron's output weights lie together."""
-        names = _matrix_names(lm)
+        module_names = _matrix_names(lm)
         targets = _target_tensor(lm, queries)
         shape = self.shape(lm.layout)
         batch = slot_batch(lm, queries)
-        with traced(lm, names) as traced_modules:
+        with traced(lm, module_names) as traced_modules:
             logits = slot_logits(lm, batch)
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
-            outputs = [traced_modules[name].output for name in names]
+            outputs = [traced_modules[module_name].output for module_name in module_names]
             gradients = torch.autograd.grad(loss, outputs)
         scores = torch.empty(len(queries), *shape, device=lm.device)
-        for layer, (name, gradient) in enumerate(zip(names, gradients, strict=True)):
+        for layer, (module_name, gradient) in enumerate(zip(module_names, gradients, strict=True)):
             # All is computed in the layer's slice of the scores, which are large.
             layer_scores = scores[:, layer]  # [queries, neurons, hidden]
-            inputs = traced_modules[name].input.detach()  # [queries, tokens, neurons]
+            inputs = traced_modules[module_name].input.detach()  # [queries, tokens, neurons]
             torch.bmm(inputs.mT.float(), gradient.float(), out=layer_scores)
             if self.squared:
                 layer_scores.square_()
             else:
-                layer_scores.mul_(lm.weight(name).T.float().contiguous()).abs_()
+                layer_scores.mul_(lm.weight(module_name).T.float().contiguous()).abs_()
         return scores.flatten(1).cpu().numpy()
 
 
@@ -312,9 +317,9 @@ class RandomScores(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Uniform numbers, [queries, units]."""
-        units = int(np.prod(self.shape(lm.layout)))
+        unit_count = int(np.prod(self.shape(lm.layout)))
         generators = [np.random.default_rng(self._seed(query)) for query in queries]
-        return np.stack([generator.random(units, np.float32) for generator in generators])
+        return np.stack([generator.random(unit_count, np.float32) for generator in generators])
 
     def _seed(self, query: Query) -> list[int]:
         return [self.seed, zlib.crc32(np.array(query.ids).tobytes())]

@@ -56,29 +56,30 @@ def encode(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
 
 def _encode_sentence(lm: LanguageModel, sentence: Sentence) -> Query:
     prompt = without_slot(sentence.cloze)
-    text = f"{prompt} {lm.tokenizer.mask_token}" if lm.masked else prompt
-    target = None
+    query_text = f"{prompt} {lm.tokenizer.mask_token}" if lm.masked else prompt
+    target_id = None
     if sentence.answer is not None:
-        target = answer_ids(lm, sentence.answer, separator_after(prompt))[0]
-    ids = prompt_ids(lm, text)
-    check_length(lm, sentence.cloze, len(ids))
-    slot = ids.index(lm.tokenizer.mask_token_id) if lm.masked else len(ids) - 1
-    subject = None
+        target_id = answer_ids(lm, sentence.answer, separator_after(prompt))[0]
+    token_ids = prompt_ids(lm, query_text)
+    check_length(lm, sentence.cloze, len(token_ids))
+    slot_index = token_ids.index(lm.tokenizer.mask_token_id) if lm.masked else len(token_ids) - 1
+    subject_span = None
     if sentence.subject is not None:
-        subject = _subject_tokens(lm, text, sentence.subject)
-    return Query(sentence.cloze, ids, slot, target, subject)
+        subject_span = _subject_tokens(lm, query_text, sentence.subject)
+    return Query(sentence.cloze, token_ids, slot_index, target_id, subject_span)
 
 
 def _subject_tokens(lm: LanguageModel, text: str, subject: str) -> tuple[int, int]:
     """First and one past the last of the tokens that overlap the subject's first occurrence."""
-    start = text.find(subject)
-    if start < 0 or not subject:
+    subject_start = text.find(subject)
+    if subject_start < 0 or not subject:
         raise LocatorError(f"subject {subject!r} is not in sentence {text!r}")
     offsets = lm.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
-    end = start + len(subject)
+    subject_end = subject_start + len(subject)
     overlapping = [
         index
         for index, (token_start, token_end) in enumerate(offsets)
-        if token_start < end and token_end > max(token_start, start)  # no empty token
+        if token_start < subject_end
+        and token_end > max(token_start, subject_start)  # no empty token
     ]
     return overlapping[0], overlapping[-1] + 1

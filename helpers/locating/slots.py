@@ -43,23 +43,27 @@ def slot_batch(
     """Batch queries; the tokens before ``starts`` are constant and run once, without gradients."""
     if starts is None or lm.masked:  # which has no constant tokens
         starts = [0] * len(queries)
-    pairs = list(zip(queries, starts, strict=True))
-    batch = padded(lm, [query.ids[start:] for query, start in pairs])
-    width = batch.ids.shape[1]
-    device = batch.ids.device
-    visible = batch.visible  # [rows, width, width]
+    queries_and_starts = list(zip(queries, starts, strict=True))
+    later_tokens = padded(lm, [query.ids[start:] for query, start in queries_and_starts])
+    width = later_tokens.ids.shape[1]
+    device = later_tokens.ids.device
+    visible = later_tokens.visible  # [rows, width, width]
     if lm.masked:
-        visible = batch.real[:, None, :].expand(-1, width, -1)
-    slots = torch.tensor([query.slot - start for query, start in pairs], device=device)
-    positions = batch.positions + torch.tensor(list(starts), device=device)[:, None]
+        visible = later_tokens.real[:, None, :].expand(-1, width, -1)
+    slot_columns = torch.tensor(
+        [query.slot - start for query, start in queries_and_starts], device=device
+    )
+    positions = later_tokens.positions + torch.tensor(list(starts), device=device)[:, None]
     if not any(starts):
-        return SlotBatch(batch.ids, positions, visible, slots)
-    constant = padded(lm, [query.ids[:start] for query, start in pairs])
+        return SlotBatch(later_tokens.ids, positions, visible, slot_columns)
+    constant_tokens = padded(lm, [query.ids[:start] for query, start in queries_and_starts])
     with torch.no_grad():
-        _, past = prefill(lm, constant.ids, constant.positions, constant.visible)
-    past_visible = constant.real[:, None, :].expand(-1, width, -1)
+        _, past = prefill(
+            lm, constant_tokens.ids, constant_tokens.positions, constant_tokens.visible
+        )
+    past_visible = constant_tokens.real[:, None, :].expand(-1, width, -1)
     visible = torch.cat([past_visible, visible], dim=2)  # [rows, width, past + width]
-    return SlotBatch(batch.ids, positions, visible, slots, past)
+    return SlotBatch(later_tokens.ids, positions, visible, slot_columns, past)
 
 
 def slot_logits(lm: LanguageModel, batch: SlotBatch, slots: Tensor | None = None) -> Tensor:
@@ -85,27 +89,29 @@ def slot_logits(lm: LanguageModel, batch: SlotBatch, slots: Tensor | None = None
 @torch.inference_mode()
 def own_answers(lm: LanguageModel, queries: Sequence[Query]) -> list[Query]:
     """The queries; one without a target gets the model's most probable token as its target."""
-    answered = list(queries)
-    unanswered = [index for index, query in enumerate(queries) if query.target is None]
-    for start in range(0, len(unanswered), AT_A_TIME):
-        indices = unanswered[start : start + AT_A_TIME]
-        batch = slot_batch(lm, [queries[index] for index in indices])
+    answered_queries = list(queries)
+    unanswered_indices = [index for index, query in enumerate(queries) if query.target is None]
+    for start in range(0, len(unanswered_indices), AT_A_TIME):
+        batch_indices = unanswered_indices[start : start + AT_A_TIME]
+        batch = slot_batch(lm, [queries[index] for index in batch_indices])
         tokens = slot_logits(lm, batch).argmax(-1).tolist()
-        for index, token in zip(indices, tokens, strict=True):
-            answered[index] = replace(queries[index], target=token)
-    return answered
+        for index, token in zip(batch_indices, tokens, strict=True):
+            answered_queries[index] = replace(queries[index], target=token)
+    return answered_queries
 
 
 def greedy_tokens(
     lm: LanguageModel, prompts: Sequence[Sequence[int]], count: int
 ) -> list[tuple[int, ...]]:
     """The ``count`` most probable tokens after each prompt; for few, as whole texts run again."""
-    texts = [tuple(prompt) for prompt in prompts]
+    text_ids = [tuple(prompt) for prompt in prompts]
     for _ in range(count):
-        queries = [Query("", ids, len(ids) - 1, None, None) for ids in texts]
-        answered = own_answers(lm, queries)
-        texts = [(*query.ids, query.required_target) for query in answered]
-    return [text[len(prompt) :] for text, prompt in zip(texts, prompts, strict=True)]
+        queries = [Query("", ids, len(ids) - 1, None, None) for ids in text_ids]
+        answered_queries = own_answers(lm, queries)
+        text_ids = [(*query.ids, query.required_target) for query in answered_queries]
+    return [
+        ids_of_text[len(prompt) :] for ids_of_text, prompt in zip(text_ids, prompts, strict=True)
+    ]
 
 
 @contextmanager
@@ -151,16 +157,16 @@ class Traced(NamedTuple):
 @contextmanager
 def traced(lm: LanguageModel, module_names: Sequence[str]) -> Iterator[dict[str, Traced]]:
     """Collect inputs and outputs of named modules with their graph, which starts at the embeddings."""
-    by_module: dict[str, Traced] = {}
+    traced_by_module: dict[str, Traced] = {}
 
-    def collect(name: str, module_input: Tensor, output: Tensor) -> None:
-        by_module[name] = Traced(module_input, output)
+    def collect(module_name: str, module_input: Tensor, output: Tensor) -> None:
+        traced_by_module[module_name] = Traced(module_input, output)
 
     def start_graph(_: Tensor, output: Tensor) -> Tensor:
         return output.detach().requires_grad_()
 
-    hooks: dict[str, OnOutput] = {lm.layout.architecture.embedding: start_graph}
-    for name in module_names:
-        hooks[name] = partial(collect, name)
-    with output_hooks(lm, hooks), torch.enable_grad():
-        yield by_module
+    hooks_by_module: dict[str, OnOutput] = {lm.layout.architecture.embedding: start_graph}
+    for module_name in module_names:
+        hooks_by_module[module_name] = partial(collect, module_name)
+    with output_hooks(lm, hooks_by_module), torch.enable_grad():
+        yield traced_by_module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,7 @@ from helpers.results.statistics import LEVEL, Contrast, Estimate, paired, positi
 from helpers.results.style import (
     MARKERS,
     PALETTE,
-    marked,
+    draw_intervals,
     with_caption,
     without_mathematics,
 )
@@ -85,13 +86,13 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
     states = [column for column in answers.columns if column not in ("answer", "list")]
     fig = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
     axes = fig.subplots()
-    rows = np.arange(len(answers))[::-1]
-    for state, marker, color in zip(states, "o^sDv", PALETTE, strict=False):
-        look: dict[str, Any] = {"marker": marker, "color": color, "edgecolor": "black"}
-        look |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
-        axes.scatter(answers[state], rows, **look)
-    _shade_lists(axes, answers.assign(row=rows))
-    axes.set_yticks(rows, [without_mathematics(answer) for answer in answers["answer"]])
+    heights = np.arange(len(answers))[::-1]
+    for state, marker, colour in zip(states, "o^sDv", PALETTE, strict=False):
+        marker_style: dict[str, Any] = {"marker": marker, "color": colour, "edgecolor": "black"}
+        marker_style |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
+        axes.scatter(answers[state], heights, **marker_style)
+    _shade_lists(axes, answers.assign(row=heights))
+    axes.set_yticks(heights, [without_mathematics(answer) for answer in answers["answer"]])
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(answers) - 0.3)
     axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
@@ -102,48 +103,60 @@ def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
 def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
     """Each list of answers behind its rows, and its label at the right; ``row`` is an answer's height."""
     starts = answers["list"] != answers["list"].shift()
-    for _, group in answers.groupby(starts.cumsum()):
-        kind = group["list"].iloc[0]
-        top = group["row"].max() + 0.5
-        bottom = group["row"].min() - 0.5
-        shade = "0.93" if kind in ("correct", "random") else "1.0"
+    for _, answers_of_list in answers.groupby(starts.cumsum()):
+        list_name = answers_of_list["list"].iloc[0]
+        top = answers_of_list["row"].max() + 0.5
+        bottom = answers_of_list["row"].min() - 0.5
+        shade = "0.93" if list_name in ("correct", "random") else "1.0"
         axes.axhspan(bottom, top, color=shade, zorder=0)
-        label = {"target": "appended", **LISTS}[kind]
+        list_label = {"target": "appended", **LISTS}[list_name]
         middle = (top + bottom) / 2
-        axes.text(1.01, middle, label, transform=axes.get_yaxis_transform(), va="center")
+        axes.text(1.01, middle, list_label, transform=axes.get_yaxis_transform(), va="center")
 
 
 def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
     """How many correct answers have less than a tenth of their first probability in each edited state."""
     correct = answers[answers["list"] == "correct"]
-    lost = {state: (correct[state] < correct[states[0]] / 10).sum() for state in states[1:]}
-    counted = ", ".join(f"{n} of {len(correct)} ({state})" for state, n in lost.items())
-    return f"Correct answers that lose nine tenths or more: {counted}"
+    lost_by_state = {
+        state: (correct[state] < correct[states[0]] / 10).sum() for state in states[1:]
+    }
+    counts_in_words = ", ".join(
+        f"{count} of {len(correct)} ({state})" for state, count in lost_by_state.items()
+    )
+    return f"Correct answers that lose nine tenths or more: {counts_in_words}"
 
 
 @figure("03_lists", of="peak")
 def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Figure:
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
     scores = scores_of(run)
-    tables = {name: probabilities_table(t, answer_filter) for name, t in scores.items()}
-    fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(tables) + 1.6))
-    list_marks(axes, tables)
-    tested = "title: paired tests, p < 0.05, not corrected"
-    notes = "; ".join([tested, *method_notes(run), *fewer_records(run)])
+    probabilities_by_method = {
+        name: probabilities_table(scores_of_method, answer_filter)
+        for name, scores_of_method in scores.items()
+    }
+    fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(probabilities_by_method) + 1.6))
+    draw_list_probabilities(axes, probabilities_by_method)
+    test_words = "title: paired tests, p < 0.05, not corrected"
+    notes_in_words = "; ".join([test_words, *method_notes(run), *fewer_records(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
     return with_caption(
-        fig, _still_ahead_in_words(tables), f"{caption}\nMeans, 95 % intervals; {notes}"
+        fig,
+        _still_ahead_in_words(probabilities_by_method),
+        f"{caption}\nMeans, 95 % intervals; {notes_in_words}",
     )
 
 
-def _still_ahead_in_words(tables: Mapping[str, pd.DataFrame]) -> str:
+def _still_ahead_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -> str:
     """After how many methods correct answers are more probable than hard false ones, where that is tested."""
-    contrasts = [paired(t["hard_after"], t["correct_after"], "fraction") for t in tables.values()]
+    contrasts = [
+        paired(table["hard_after"], table["correct_after"], "fraction")
+        for table in probabilities_by_method.values()
+    ]
     if any(contrast.too_few_relations for contrast in contrasts):
         return f"No test by relation: the records are of {contrasts[0].relations} relations"
-    ahead = sum(is_positive(contrast) for contrast in contrasts)
-    after = f"After {ahead} of {len(tables)} methods"
-    return f"{after} the correct answers are still more probable than the hard false ones"
+    ahead_count = sum(is_positive(contrast) for contrast in contrasts)
+    after_words = f"After {ahead_count} of {len(probabilities_by_method)} methods"
+    return f"{after_words} the correct answers are still more probable than the hard false ones"
 
 
 @_together("03_paper")
@@ -151,52 +164,59 @@ def paper_against_ours(
     runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> Figure:
     """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
-    ordered = sorted(runs, key=_of_another_model)
-    metrics = metrics_of_runs(ordered, answer_filter=answer_filter)
-    ours = _methods_of_tables(metrics)
+    runs_in_order = sorted(runs, key=_of_another_model)
+    metrics = metrics_of_runs(runs_in_order, answer_filter=answer_filter)
+    our_metrics = _methods_of_tables(metrics)
     fig, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
     for dataset, panels_of_dataset in zip(DATASETS, panels, strict=True):
-        _draw_dataset(panels_of_dataset, dataset, ours)
-    titles = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
-    panels[0, 0].set_yticks(range(len(titles), 0, -1), titles)
+        _draw_dataset(panels_of_dataset, dataset, our_metrics)
+    row_labels = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
+    panels[0, 0].set_yticks(range(len(row_labels), 0, -1), row_labels)
     _legend_of_models(panels)
-    words = "Title: paired tests by relation after Holm's correction, FT-M included"
-    words += ", where there are eight relations or more"
-    words += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
-    words += _ending(runs, answer_filter)
-    caption = f"Means in percent, 95 % intervals, {_counts_of_records(ours)}. {words}"
+    small_print = "Title: paired tests by relation after Holm's correction, FT-M included"
+    small_print += ", where there are eight relations or more"
+    small_print += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
+    small_print += _ending(runs, answer_filter)
+    caption = f"Means in percent, 95 % intervals, {_counts_of_records(our_metrics)}. {small_print}"
     return with_caption(fig, _effect_of_app(metrics), caption)
 
 
 def _methods_of_tables(runs: Runs) -> Runs:
     """Of each run the methods of the paper's tables, in their order."""
-    methods = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
+    methods_of_tables = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
     return {
-        name: {method: metrics[method] for method in methods if method in metrics}
-        for name, metrics in runs.items()
+        run_key: {method: metrics[method] for method in methods_of_tables if method in metrics}
+        for run_key, metrics in runs.items()
     }
 
 
 def _effect_of_app(runs: Runs) -> str:
     """In how many comparisons by relation APP lowers damage, and success, in words."""
-    holds: dict[str, list[bool]] = {APP_REDUCES: [], APP_COSTS: []}
+    holds_by_finding: dict[str, list[bool]] = {APP_REDUCES: [], APP_COSTS: []}
     for evidence in findings_of_runs(runs).values():
-        for item, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
-            if item.finding in holds and not item.contrast.too_few_relations:
-                holds[item.finding].append(verdict == "holds")
-    damage, costs = holds[APP_REDUCES], holds[APP_COSTS]
-    damaged = f"forgetting (AFF) or noise (ANF) in {sum(damage)} of our {len(damage)} comparisons"
-    return f"APP lowers {damaged}, success (ES or GS) in {sum(costs)} of {len(costs)}"
+        for evidence_of_test, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
+            finding = evidence_of_test.finding
+            if finding in holds_by_finding and not evidence_of_test.contrast.too_few_relations:
+                holds_by_finding[finding].append(verdict == "holds")
+    less_damage = holds_by_finding[APP_REDUCES]
+    less_success = holds_by_finding[APP_COSTS]
+    damage_counts = f"{sum(less_damage)} of our {len(less_damage)} comparisons"
+    success_counts = f"{sum(less_success)} of {len(less_success)}"
+    return (
+        f"APP lowers forgetting (AFF) or noise (ANF) in {damage_counts},"
+        f" success (ES or GS) in {success_counts}"
+    )
 
 
-def _draw_dataset(panels: Sequence[Axes], dataset: str, ours: Runs) -> None:
+def _draw_dataset(panels: Sequence[Axes], dataset: str, our_metrics: Runs) -> None:
     """A data set's panels, one an editor: the paper's bands and the intervals of our models."""
-    of_dataset = {name: metrics for name, metrics in ours.items() if dataset in name}
-    printed = pd.concat(paper_setting("", dataset).values())
+    our_runs = {run_key: metrics for run_key, metrics in our_metrics.items() if dataset in run_key}
+    printed_tables = pd.concat(paper_setting("", dataset).values())
     for editor, axes in zip(IN_TABLES, panels, strict=True):
-        for place, method in enumerate((editor, f"{editor}+APP")):
-            theirs = printed[printed["method"] == PAPER_NAMES.get(method, method)]
-            _paper_marks(axes, place, method, theirs, of_dataset)
+        for app_index, method in enumerate((editor, f"{editor}+APP")):
+            name_in_paper = PAPER_NAMES.get(method, method)
+            papers_values = printed_tables[printed_tables["method"] == name_in_paper]
+            _paper_marks(axes, app_index, method, papers_values, our_runs)
         axes.axhline(2.5, color="0.8", linewidth=0.8)  # between success and damage
         axes.set_xlim(-3, 103)
         axes.grid(axis="y", visible=False)
@@ -207,8 +227,8 @@ def _draw_dataset(panels: Sequence[Axes], dataset: str, ours: Runs) -> None:
 
 def _legend_of_models(panels: Any) -> None:
     """One legend above [data sets, editors] panels: the paper's models first, plain above with APP."""
-    labelled = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)
-    entries = sorted(labelled, key=lambda entry: ("paper" not in entry[1], entry[1]))
+    labelled_handles = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)
+    entries = sorted(labelled_handles, key=lambda entry: ("paper" not in entry[1], entry[1]))
     handles = [handle for handle, _ in entries]
     labels = [label for _, label in entries]
     legend = panels[0, 2].legend(
@@ -222,43 +242,59 @@ def _legend_of_models(panels: Any) -> None:
     legend.set_in_layout(False)
 
 
-def _paper_marks(axes: Axes, place: int, method: str, theirs: pd.DataFrame, ours: Runs) -> None:
-    """A method's band and intervals, a row a metric: plain ones (``place`` 0) above those with APP."""
-    rows = np.arange(len(_PAPER_ROWS), 0, -1) + 0.2 - 0.4 * place
-    suffix = ("plain", "with APP")[place]
-    color = PALETTE[place]
-    if len(theirs):
-        ends = theirs.groupby("metric")["value"].agg(["min", "max"]).loc[[*_PAPER_ROWS]]
-        band: dict[str, Any] = {"color": color, "alpha": 0.3, "linewidth": 6, "zorder": 1}
-        low, high = ends["min"] - 0.7, ends["max"] + 0.7
-        axes.hlines(rows, low, high, label=f"paper's models, {suffix}", **band)
-    for number, ((model, _), metrics) in enumerate(ours.items()):
+def _paper_marks(
+    axes: Axes, app_index: int, method: str, papers_values: pd.DataFrame, our_metrics: Runs
+) -> None:
+    """A method's band and intervals, a row a metric: plain ones (``app_index`` 0) above those with APP."""
+    heights = np.arange(len(_PAPER_ROWS), 0, -1) + 0.2 - 0.4 * app_index
+    app_words = ("plain", "with APP")[app_index]
+    colour = PALETTE[app_index]
+    if len(papers_values):
+        ranges = papers_values.groupby("metric")["value"].agg(["min", "max"])
+        range_of_metric = ranges.loc[[*_PAPER_ROWS]]
+        band_style: dict[str, Any] = {"color": colour, "alpha": 0.3, "linewidth": 6, "zorder": 1}
+        band_starts = range_of_metric["min"] - 0.7
+        band_ends = range_of_metric["max"] + 0.7
+        band_label = f"paper's models, {app_words}"
+        axes.hlines(heights, band_starts, band_ends, label=band_label, **band_style)
+    for model_index, ((model, _), metrics) in enumerate(our_metrics.items()):
         if method in metrics:
-            means = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
-            look: dict[str, Any] = {**ACROSS, "fmt": MARKERS[number], "color": color}
-            look |= {"label": f"{model}, {suffix}", "markersize": 4, "capsize": 0, "clip_on": False}
-            marked(axes, rows + 0.05 * (len(ours) - 1 - 2 * number), rows_of(means), **look)
+            estimates = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
+            mark_style: dict[str, Any] = {**ACROSS, "fmt": MARKERS[model_index], "color": colour}
+            mark_style |= {
+                "label": f"{model}, {app_words}",
+                "markersize": 4,
+                "capsize": 0,
+                "clip_on": False,
+            }
+            heights_of_model = heights + 0.05 * (len(our_metrics) - 1 - 2 * model_index)
+            draw_intervals(axes, heights_of_model, rows_of_estimates(estimates), **mark_style)
 
 
 @_together("03_verdicts")
 def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Figure:
     """The paper's findings on our models: the share of tests by verdict, a panel a run with tests."""
-    ordered = sorted(runs, key=_of_another_model)
-    ours = metrics_of_runs(ordered, answer_filter=answer_filter)
-    counts = verdict_counts(ours)
-    if counts.empty:  # no run has enough relations
-        counts = verdict_counts(ours, with_undecided=True)
-    findings = _from_least_to_most_held(counts)
-    tested_runs = counts.index.unique("run")
+    runs_in_order = sorted(runs, key=_of_another_model)
+    metrics_by_run = metrics_of_runs(runs_in_order, answer_filter=answer_filter)
+    verdicts_by_run = verdict_counts(metrics_by_run)
+    if verdicts_by_run.empty:  # no run has enough relations
+        verdicts_by_run = verdict_counts(metrics_by_run, with_undecided=True)
+    findings = _from_least_to_most_held(verdicts_by_run)
+    tested_runs = verdicts_by_run.index.unique("run")
     size = (3.2 + 1.9 * len(tested_runs), 0.32 * len(findings) + 1.2)
     fig, panels = plt.subplots(1, len(tested_runs), figsize=size, sharey=True, squeeze=False)
-    for axes, run in zip(panels[0], tested_runs, strict=True):
-        of_run = counts[counts.index.get_level_values("run") == run].droplevel("run")
-        _draw_verdicts(axes, run, of_run.reindex(findings.index))
+    for axes, run_name in zip(panels[0], tested_runs, strict=True):
+        counts_of_run = verdicts_by_run[
+            verdicts_by_run.index.get_level_values("run") == run_name
+        ].droplevel("run")
+        _draw_verdicts(axes, run_name, counts_of_run.reindex(findings.index))
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
-    tested = {key: metrics for key, metrics in ours.items() if ", ".join(key) in tested_runs}
-    words = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
-    caption = f"{words}; {_counts_of_records(tested)}{_ending(runs, answer_filter)}"
+    metrics_of_tested = {
+        key: metrics for key, metrics in metrics_by_run.items() if ", ".join(key) in tested_runs
+    }
+    counted = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
+    record_counts = _counts_of_records(metrics_of_tested)
+    caption = f"{counted}; {record_counts}{_ending(runs, answer_filter)}"
     return with_caption(fig, _held_in_words(findings), caption)
 
 
@@ -266,25 +302,29 @@ def _from_least_to_most_held(counts: pd.DataFrame) -> pd.DataFrame:
     """The tests of each finding in all runs: how many hold, and of how many."""
     of_finding = counts.groupby("finding", sort=False).sum(numeric_only=True)
     tests = pd.DataFrame({"holds": of_finding["holds"], "tests": of_finding.sum(axis=1)})
-    shares = (tests["holds"] / tests["tests"]).sort_values(kind="stable")
-    return tests.loc[shares.index]
+    shares_held = (tests["holds"] / tests["tests"]).sort_values(kind="stable")
+    return tests.loc[shares_held.index]
 
 
 def _held_in_words(findings: pd.DataFrame) -> str:
     """How many findings hold in all tests, and which holds least: the first."""
-    in_all = (findings["holds"] == findings["tests"]).sum()
-    least = findings.iloc[0]
-    least_held = f"“{least.name}” holds least ({least['holds']:.0f} of {least['tests']:.0f} tests)"
-    return f"All tests hold for {in_all} of the paper's {len(findings)} findings; {least_held}"
+    held_in_all = (findings["holds"] == findings["tests"]).sum()
+    least_held_finding = findings.iloc[0]
+    fewest_tests = f"{least_held_finding['holds']:.0f} of {least_held_finding['tests']:.0f} tests"
+    return (
+        f"All tests hold for {held_in_all} of the paper's {len(findings)} findings;"
+        f" “{least_held_finding.name}” holds least ({fewest_tests})"
+    )
 
 
 def _draw_verdicts(axes: Axes, run: str, counts: pd.DataFrame) -> None:
-    """A run's bars, one a finding, each divided by verdict; beside it how many tests hold, of how many."""
+    """A run's bars, one a finding, each divided by verdict; next to it how many tests hold, of how many."""
     tests = counts.sum(axis=1)
     shares = counts.div(tests, axis=0)
     shares.plot.barh(ax=axes, color=_VERDICT_COLOURS, stacked=True, width=0.75, legend=False)
-    for row, (holds, n) in enumerate(zip(counts["holds"], tests, strict=True)):
-        axes.text(1.05, row, f"{holds:.0f} of {n:.0f}" if n else "–", va="center", fontsize=8)
+    for height, (holds, test_count) in enumerate(zip(counts["holds"], tests, strict=True)):
+        count_words = f"{holds:.0f} of {test_count:.0f}" if test_count else "–"
+        axes.text(1.05, height, count_words, va="center", fontsize=8)
     model, dataset = run.split(", ")
     axes.set(title=f"{model}\n{dataset.upper()}", xlim=(0, 1.5), xticks=[], ylabel="")
     axes.grid(visible=False)
@@ -297,57 +337,84 @@ def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
 def _ending(runs: Iterable[Run], answer_filter: AnswerFilter) -> str:
     """A caption's last words on several runs: an undertrained method, a filter other than the default."""
     is_undertrained = any(training_notes(run) for run in runs)
-    changed = _if_changed(answer_filter)
-    kept = f". Answers kept by {changed}" if changed else ""
-    return (". Our MEND: undertrained networks" if is_undertrained else "") + kept
+    changed_filter = _if_changed(answer_filter)
+    filter_words = f". Answers kept by {changed_filter}" if changed_filter else ""
+    return (". Our MEND: undertrained networks" if is_undertrained else "") + filter_words
 
 
 def _of_another_model(run: Run) -> bool:
     return run.about.source["model"] not in MAIN_RUN
 
 
-def _counts_of_records(ours: Runs) -> str:
-    measured = pd.concat(t[[*_PAPER_ROWS]].count() for each in ours.values() for t in each.values())
-    return f"n = {measured.min()} to {measured.max()} measurable records"
+def _counts_of_records(our_metrics: Runs) -> str:
+    measured_counts = pd.concat(
+        table[[*_PAPER_ROWS]].count()
+        for metrics in our_metrics.values()
+        for table in metrics.values()
+    )
+    return f"n = {measured_counts.min()} to {measured_counts.max()} measurable records"
 
 
 def worked() -> dict[str, float]:
     """RFF, RNF, CPC, FPC, AFF and ANF of the made-up fact."""
-    correct, false = (np.log(list(answers.values())).T for answers in (CORRECT, FALSE))
+    correct = np.log(list(CORRECT.values())).T  # [2, answers]
+    false = np.log(list(FALSE.values())).T
     return additivity(correct, false)
 
 
 @figure("03_reading", alone=True)
 def pictures() -> Figure:
     """Success, forgetting and noise of one edit, a panel each."""
-    factors = worked()
-    weakest = min(after for _, after in CORRECT.values()), "weakest correct\nanswer after"
-    strongest = max(after for _, after in FALSE.values()), "strongest false\nanswer after"
-    fig, (success, forgetting, noise) = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
-    title = "ES = 1: the new answer\nhas joined the list"
-    _moved(success, title, {**NEW, **CORRECT}, *weakest)
-    title = f"AFF = {factors['AFF']:.2f}: correct answers\nfall, most below a false one"
-    _moved(forgetting, title, CORRECT, *strongest)
-    title = f"ANF = {factors['ANF']:.2f}: a false answer\nrises above a correct one"
-    _moved(noise, title, FALSE, *weakest)
+    fig, panels = plt.subplots(1, 3, figsize=(7.2, 2.3), sharex=True)
+    for axes, picture in zip(panels, _worked_pictures(), strict=True):
+        _draw_picture(axes, picture)
     finding = "An edit can succeed while correct answers fall and false ones rise"
-    return with_caption(
-        fig, finding, "Made-up probabilities, log scale: ○ before the edit, ● after"
+    caption = "Made-up probabilities, log scale: ○ before the edit, ● after"
+    return with_caption(fig, finding, caption)
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """Answers of the made-up fact, and the probability after the edit that they are compared with."""
+
+    title: str
+    answers: Answers
+    level: float
+    level_words: str
+
+
+def _worked_pictures() -> tuple[_Picture, _Picture, _Picture]:
+    """What success, forgetting and noise look at in the made-up fact."""
+    factors = worked()
+    weakest_correct = min(after for _, after in CORRECT.values())
+    weakest_words = "weakest correct\nanswer after"
+    strongest_false = max(after for _, after in FALSE.values())
+    strongest_words = "strongest false\nanswer after"
+    es_title = "ES = 1: the new answer\nhas joined the list"
+    aff_title = f"AFF = {factors['AFF']:.2f}: correct answers\nfall, most below a false one"
+    anf_title = f"ANF = {factors['ANF']:.2f}: a false answer\nrises above a correct one"
+    return (
+        _Picture(es_title, {**NEW, **CORRECT}, weakest_correct, weakest_words),
+        _Picture(aff_title, CORRECT, strongest_false, strongest_words),
+        _Picture(anf_title, FALSE, weakest_correct, weakest_words),
     )
 
 
-def _moved(axes: Axes, title: str, answers: Answers, level: float, words: str) -> None:
-    rows = np.arange(len(answers))[::-1]
-    for row, (before, after) in zip(rows, answers.values(), strict=True):
-        axes.plot(before, row, "o", mfc="none", color=PALETTE[0])
-        axes.plot(after, row, "o", color=PALETTE[0])
-        arrow = {"arrowstyle": "->", "color": PALETTE[0]}
-        axes.annotate("", (after, row), (before, row), arrowprops=arrow)
-    axes.axvline(level, color=PALETTE[3], linestyle="--", linewidth=1)
-    axes.text(level, -0.75, f" {words}", color=PALETTE[3], fontsize=7, va="center")
-    axes.set_title(title, fontsize=9)
-    axes.set(xscale="log", xlim=(5e-4, 1.0), ylim=(-1.2, len(answers) - 0.6))
-    axes.set_yticks(rows, list(answers))
+def _draw_picture(axes: Axes, picture: _Picture) -> None:
+    """An arrow from before to after the edit for each answer, and a line at the level."""
+    answer_count = len(picture.answers)
+    heights = np.arange(answer_count)[::-1]
+    arrow = {"arrowstyle": "->", "color": PALETTE[0]}
+    for height, (before, after) in zip(heights, picture.answers.values(), strict=True):
+        axes.plot(before, height, "o", mfc="none", color=PALETTE[0])
+        axes.plot(after, height, "o", color=PALETTE[0])
+        axes.annotate("", (after, height), (before, height), arrowprops=arrow)
+    axes.axvline(picture.level, color=PALETTE[3], linestyle="--", linewidth=1)
+    level_label = f" {picture.level_words}"
+    axes.text(picture.level, -0.75, level_label, color=PALETTE[3], fontsize=7, va="center")
+    axes.set_title(picture.title, fontsize=9)
+    axes.set(xscale="log", xlim=(5e-4, 1.0), ylim=(-1.2, answer_count - 0.6))
+    axes.set_yticks(heights, list(picture.answers))
     axes.grid(axis="y", visible=False)
 
 
@@ -356,24 +423,36 @@ def is_positive(contrast: Contrast) -> bool:
     return contrast.p_value < LEVEL and contrast.difference.mean > 0
 
 
-def rows_of(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
-    """Estimates as ``marked`` takes them, in percent."""
-    values = [(scale * e.mean, scale * e.low, scale * e.high) for e in estimates]
-    return pd.DataFrame(values, columns=["mean", "low", "high"])
+def rows_of_estimates(estimates: Iterable[Estimate], *, scale: float = 100) -> pd.DataFrame:
+    """Estimates as ``draw_intervals`` takes them, in percent."""
+    means_and_ends = [
+        (scale * estimate.mean, scale * estimate.low, scale * estimate.high)
+        for estimate in estimates
+    ]
+    return pd.DataFrame(means_and_ends, columns=["mean", "low", "high"])
 
 
-def list_marks(axes: Axes, tables: Mapping[str, pd.DataFrame]) -> None:
+def draw_list_probabilities(axes: Axes, probabilities_by_state: Mapping[str, pd.DataFrame]) -> None:
     """Mean probability of each list before, and after each state from the top, on a log axis."""
-    states = {"before": (max(tables.values(), key=len), "before")}
-    states |= {name: (table, "after") for name, table in tables.items()}
-    rows = np.arange(len(states))[::-1]
-    for place, (name, label) in enumerate(LISTS.items()):
-        columns = [table[f"{name}_{moment}"] for table, moment in states.values()]
-        found = [positive_interval(column) for column in columns]
-        look: Any = {"fmt": MARKERS[place], "color": LIST_COLOURS[name], "label": label}
-        marked(axes, rows + 0.2 - 0.2 * place, rows_of(found, scale=1), **ACROSS, **look)
-    axes.set_yticks(rows, [*states])
+    table_and_moment = {"before": (max(probabilities_by_state.values(), key=len), "before")}
+    table_and_moment |= {
+        list_name: (table, "after") for list_name, table in probabilities_by_state.items()
+    }
+    heights = np.arange(len(table_and_moment))[::-1]
+    for list_index, (list_name, list_label) in enumerate(LISTS.items()):
+        columns = [table[f"{list_name}_{moment}"] for table, moment in table_and_moment.values()]
+        intervals = [positive_interval(column) for column in columns]
+        mark_style: Any = {
+            "fmt": MARKERS[list_index],
+            "color": LIST_COLOURS[list_name],
+            "label": list_label,
+        }
+        heights_of_list = heights + 0.2 - 0.2 * list_index
+        draw_intervals(
+            axes, heights_of_list, rows_of_estimates(intervals, scale=1), **ACROSS, **mark_style
+        )
+    axes.set_yticks(heights, [*table_and_moment])
     axes.set(xscale="log", xlabel="mean probability (log scale)")
-    axes.set_ylim(-0.6, len(states) - 0.4)
+    axes.set_ylim(-0.6, len(table_and_moment) - 0.4)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=0.8)
     axes.grid(axis="y", visible=False)

@@ -14,7 +14,7 @@ from helpers.editing.editors import Variant, distinct, fairer, method_label, obj
 from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of_metric, method_metrics
 from helpers.peak.tables import DATASETS, Metrics, metric_contrast, scores_of
 from helpers.results.archive import Run
-from helpers.results.statistics import above, unpaired_means
+from helpers.results.statistics import mean_above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
 ByVariant = Mapping[Variant, pd.DataFrame]  # for each one row of metrics per record
@@ -37,10 +37,14 @@ APP_COSTS = "APP costs edits"
 
 def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
     """The metrics of all methods of published runs, by model and data set."""
-    scores = {
+    scores_by_run = {
         (run.about.source["model"], run.about.source["dataset"]): scores_of(run) for run in runs
     }
-    return {name: method_metrics(t, answer_filter) for name, t in scores.items() if t}
+    return {
+        run_key: method_metrics(scores_of_run, answer_filter)
+        for run_key, scores_of_run in scores_by_run.items()
+        if scores_of_run
+    }
 
 
 def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[Evidence]:
@@ -52,9 +56,10 @@ def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[E
     evidence = [*_evidence_of_editors(counterfactual), *_evidence_of_app(counterfactual)]
     if temporal is not None:
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
-        sets = _common(temporal, counterfactual)
-        for metric in (*FACTORS, *EDITS) if _plain_editors(sets[0]) else ():
-            on_temporal, on_counterfactual = (_mean_over_editors(each, metric) for each in sets)
+        temporal, counterfactual = _methods_of_both(temporal, counterfactual)
+        for metric in (*FACTORS, *EDITS) if _plain_editors(temporal) else ():
+            on_temporal = _mean_over_editors(temporal, metric)
+            on_counterfactual = _mean_over_editors(counterfactual, metric)
             item = Evidence(
                 finding,
                 unpaired_means(on_temporal, on_counterfactual),
@@ -72,11 +77,11 @@ def objective_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
     """Every objective helps, and L1 most (Section 7.6, Figures 3 and 5), of the variants at hand."""
     evidence: list[Evidence] = []
     for editor in editors:
-        _, whole, first, *others = objectives(editor)
-        for short in (first, *others):
-            evidence += _differences(EVERY_OBJECTIVE, metrics, whole, short)
-        for short in others:
-            evidence += _differences(L1_MATTERS_MOST, metrics, short, first)
+        _, whole_objective, without_first, *without_others = objectives(editor)
+        for without_one in (without_first, *without_others):
+            evidence += _differences(EVERY_OBJECTIVE, metrics, whole_objective, without_one)
+        for without_one in without_others:
+            evidence += _differences(L1_MATTERS_MOST, metrics, without_one, without_first)
     return evidence
 
 
@@ -85,9 +90,9 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
     evidence: list[Evidence] = []
     for editor in editors:
         without_app, *more_targets, with_app = fairer(editor)
-        for variant in more_targets:
-            evidence += _differences(LESS_PROTECTION, metrics, with_app, variant)
-            evidence += _differences(TARGETS_COST, metrics, variant, without_app, ("ES",))
+        for targets_variant in more_targets:
+            evidence += _differences(LESS_PROTECTION, metrics, with_app, targets_variant)
+            evidence += _differences(TARGETS_COST, metrics, targets_variant, without_app, ("ES",))
     return evidence
 
 
@@ -95,11 +100,11 @@ def neighbour_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evide
     """One neighbour of each list helps, more help more (Section 7.8, Figure 4)."""
     evidence: list[Evidence] = []
     for editor in editors:
-        whole = Variant(f"{editor}+app")
-        without_neighbours = Variant(whole.method, "neighbours", 0.0)
-        with_one = Variant(whole.method, "neighbours", 1.0)
+        all_neighbours = Variant(f"{editor}+app")
+        without_neighbours = Variant(all_neighbours.method, "neighbours", 0.0)
+        with_one = Variant(all_neighbours.method, "neighbours", 1.0)
         evidence += _differences("one neighbour helps", metrics, with_one, without_neighbours)
-        evidence += _differences("more neighbours help more", metrics, whole, with_one)
+        evidence += _differences("more neighbours help more", metrics, all_neighbours, with_one)
     return evidence
 
 
@@ -122,8 +127,8 @@ def findings_of_runs(runs: Runs) -> dict[tuple[str, str], list[Evidence]]:
     counterfactual, temporal = DATASETS
     evidence = {}
     for (model, dataset), metrics in runs.items():
-        compared = runs.get((model, temporal)) if dataset == counterfactual else None
-        evidence[model, dataset] = findings(metrics, compared)
+        temporal_metrics = runs.get((model, temporal)) if dataset == counterfactual else None
+        evidence[model, dataset] = findings(metrics, temporal_metrics)
     return evidence
 
 
@@ -145,22 +150,22 @@ def verdict_counts(runs: Runs, *, with_undecided: bool = False) -> pd.DataFrame:
 
 def _evidence_of_editors(metrics: Metrics) -> Iterator[Evidence]:
     for symbol in ("AFF", "ANF") if _plain_editors(metrics) else ():
-        hard = _mean_over_editors(metrics, f"{symbol}_hard")
-        random = _mean_over_editors(metrics, f"{symbol}_random")
+        against_hard = _mean_over_editors(metrics, f"{symbol}_hard")
+        against_random = _mean_over_editors(metrics, f"{symbol}_random")
         yield Evidence(
             "hard answers suffer more than random ones",
-            metric_contrast(symbol, random, hard),  # means over editors: numbers
+            metric_contrast(symbol, against_random, against_hard),  # means over editors: numbers
             higher=f"{symbol} hard",
             lower=f"{symbol} random",
             methods=PLAIN_EDITORS,
-            samples=(hard - random,),
+            samples=(against_hard - against_random,),
         )
     for method in ("ROME", "MEMIT"):
         for metric, level in (("ES", 0.9), ("AFF_hard", 0.5)) if method in metrics else ():
             values = metrics[method][metric]
             yield Evidence(
                 "edits succeed, their lists do not survive",
-                above(values, level, kind_of_metric(metric)),
+                mean_above(values, level, kind_of_metric(metric)),
                 metric=metric,
                 lower=f"{100 * level:.0f}",
                 methods=method,
@@ -192,8 +197,11 @@ def _between_methods(
     finding: str, metrics: Metrics, metric: str, *, higher: str, lower: str
 ) -> Evidence:
     """A metric under two methods on the same records."""
-    values = metrics[lower][metric], metrics[higher][metric]
-    return _paired_evidence(finding, metric, *values, higher=higher, lower=lower)
+    values_lower = metrics[lower][metric]
+    values_higher = metrics[higher][metric]
+    return _paired_evidence(
+        finding, metric, values_lower, values_higher, higher=higher, lower=lower
+    )
 
 
 def _paired_evidence(
@@ -242,21 +250,24 @@ def _differences(
 
 def short_name(variant: Variant) -> str:
     """``plain``, ``APP``, ``without L1``, ``+ (mean)``."""
-    label = method_label(variant.method).removeprefix(method_label(variant.editor))
-    return variant.change or {"": "plain", "+APP": "APP"}.get(label, label)
+    app_suffix = method_label(variant.method).removeprefix(method_label(variant.editor))
+    return variant.change or {"": "plain", "+APP": "APP"}.get(app_suffix, app_suffix)
 
 
-def _common(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
-    shared = [method for method in first if method in second]
-    return {m: first[m] for m in shared}, {m: second[m] for m in shared}
+def _methods_of_both(first: Metrics, second: Metrics) -> tuple[Metrics, Metrics]:
+    shared_methods = [method for method in first if method in second]
+    first_of_shared = {method: first[method] for method in shared_methods}
+    second_of_shared = {method: second[method] for method in shared_methods}
+    return first_of_shared, second_of_shared
 
 
 def _mean_over_editors(metrics: Metrics, metric: str) -> pd.Series:
-    columns = [metrics[method][metric] for method in _plain_editors(metrics)]
-    return pd.concat(columns, axis=1).mean(axis=1)
+    values_of_editors = [metrics[method][metric] for method in _plain_editors(metrics)]
+    return pd.concat(values_of_editors, axis=1).mean(axis=1)
 
 
 def _plain_editors(metrics: Metrics) -> list[str]:
     """The paper's editors among the methods at hand, FT in one of its forms."""
-    tuned = [method for method in FINE_TUNING if method in metrics][:1]
-    return tuned + [m for m in EDITORS if m in metrics and m not in FINE_TUNING]
+    fine_tuning = [method for method in FINE_TUNING if method in metrics][:1]
+    others = [name for name in EDITORS if name in metrics and name not in FINE_TUNING]
+    return fine_tuning + others

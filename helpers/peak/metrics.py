@@ -83,12 +83,12 @@ SHARES = tuple(metric.name for metric in _SHARES)
 
 def _registered() -> dict[str, Metric]:
     """Every metric by name: the shares, then the factors against hard and against random answers."""
-    metrics = {metric.name: metric for metric in _SHARES}
+    metric_by_name = {metric.name: metric for metric in _SHARES}
     for setting in SETTINGS:
         for symbol, (kind, direction) in _FACTORS.items():
             name = f"{symbol}_{setting}"
-            metrics[name] = Metric(name, symbol, kind, direction, f"{symbol}, {setting}")
-    return metrics
+            metric_by_name[name] = Metric(name, symbol, kind, direction, f"{symbol}, {setting}")
+    return metric_by_name
 
 
 METRICS = _registered()
@@ -127,8 +127,8 @@ class AnswerFilter:
         if self.rule == "rank":
             return keep_answers(correct, hard, random, hard_share=self.hard_share)
         with np.errstate(divide="ignore"):  # at a threshold of 0 every answer is known
-            lowest = float(np.log(self.threshold))
-        return keep_answers(correct, hard, random, threshold=lowest)
+            lowest_score = float(np.log(self.threshold))
+        return keep_answers(correct, hard, random, threshold=lowest_score)
 
 
 DEFAULT_FILTER = AnswerFilter()
@@ -159,15 +159,19 @@ def keep_answers(
     correct answer kept. Scores are of the unedited model, each of shape (n,); any increasing function
     of the probability serves.
     """
-    correct, hard, random = (_vector(values) for values in (correct, hard, random))
+    correct = _vector(correct)
+    hard = _vector(hard)
+    random = _vector(random)
     if threshold is None:
-        above = (hard[None, :] > correct[:, None]).sum(axis=1)
-        known = above / max(len(hard), 1) < hard_share
+        hard_above = (hard[None, :] > correct[:, None]).sum(axis=1)
+        is_known = hard_above / max(len(hard), 1) < hard_share
     else:
-        known = correct >= threshold
-    kept = np.flatnonzero(known)
-    floor = correct[kept].min() if len(kept) else -np.inf
-    return Kept(kept, np.flatnonzero(hard < floor), np.flatnonzero(random < floor))
+        is_known = correct >= threshold
+    kept_indices = np.flatnonzero(is_known)
+    least_correct = correct[kept_indices].min() if len(kept_indices) else -np.inf
+    kept_hard = np.flatnonzero(hard < least_correct)
+    kept_random = np.flatnonzero(random < least_correct)
+    return Kept(kept_indices, kept_hard, kept_random)
 
 
 def ranking_forgetting_factor(correct: ArrayLike, false: ArrayLike) -> float:
@@ -175,21 +179,24 @@ def ranking_forgetting_factor(correct: ArrayLike, false: ArrayLike) -> float:
 
     Both are log-probabilities after the edit, each of shape (n,).
     """
-    correct, false = _vector(correct), _vector(false)
-    weight = expit(np.exp(correct))  # 0.5 for an impossible answer, 0.73 for a certain one
-    return float(weight[correct < false.max()].sum() / weight.sum())
+    correct = _vector(correct)
+    false = _vector(false)
+    weights = expit(np.exp(correct))  # 0.5 for an impossible answer, 0.73 for a certain one
+    return float(weights[correct < false.max()].sum() / weights.sum())
 
 
 def ranking_noise_factor(correct: ArrayLike, false: ArrayLike) -> float:
     """RNF: weighted share of false answers above the least probable correct one (Equation 2)."""
-    correct, false = _vector(correct), _vector(false)
-    weight = expit(np.exp(false))
-    return float(weight[false > correct.min()].sum() / weight.sum())
+    correct = _vector(correct)
+    false = _vector(false)
+    weights = expit(np.exp(false))
+    return float(weights[false > correct.min()].sum() / weights.sum())
 
 
 def probability_change(before: ArrayLike, after: ArrayLike) -> float:
     """CPC or FPC: mean probability after editing over the mean before (Equations 3 and 4)."""
-    after_sum, before_sum = (np.logaddexp.reduce(_vector(each)) for each in (after, before))
+    after_sum = np.logaddexp.reduce(_vector(after))
+    before_sum = np.logaddexp.reduce(_vector(before))
     with np.errstate(over="ignore"):  # a ratio beyond 1e308 is reported as infinite
         return float(np.exp(after_sum - before_sum))
 
@@ -234,9 +241,11 @@ def record_metrics(
         "LS_unfiltered": _locality(record.locality, "locality", held_before=False),
     }
     for setting in SETTINGS:
-        factors = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
+        factors_of_prompts = [additivity(prompt["correct"], prompt[setting]) for prompt in prompts]
         for factor in FACTORS:
-            metrics[f"{factor}_{setting}"] = _mean_or_nan(each[factor] for each in factors)
+            metrics[f"{factor}_{setting}"] = _mean_or_nan(
+                factors_of_prompt[factor] for factors_of_prompt in factors_of_prompts
+            )
     return metrics
 
 
@@ -246,64 +255,74 @@ def record_probabilities(
     """Mean probability of each list's kept answers, over answers, then over prompts (Figure 2)."""
     prompts = list(filter(None, _kept_prompts(record, answer_filter)))
     return {
-        f"{name}_{moment}": _mean_or_nan(np.exp(prompt[name][place]).mean() for prompt in prompts)
-        for place, moment in enumerate(MOMENTS)
-        for name in LIST_NAMES
+        f"{list_name}_{moment}": _mean_or_nan(
+            np.exp(prompt[list_name][moment_index]).mean() for prompt in prompts
+        )
+        for moment_index, moment in enumerate(MOMENTS)
+        for list_name in LIST_NAMES
     }
 
 
-def records_of(table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
+def records_of(scores_table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]:
     """Each record's scores from a long table, in order of case_id.
 
     P = exp(sum / tokens), the geometric mean over an answer's tokens, as in the authors' code.
     """
-    if (undefined := table[["sum_before", "sum_after"]].isna().any(axis=1)).any():
+    if (is_undefined := scores_table[["sum_before", "sum_after"]].isna().any(axis=1)).any():
         raise ValueError(
             "log-probabilities are NaN in the score table, case_id"
-            f" {sorted(set(table.loc[undefined, 'case_id']))}; omit those edits"
+            f" {sorted(set(scores_table.loc[is_undefined, 'case_id']))}; omit those edits"
         )
-    if table.duplicated(KEYS).any():
+    if scores_table.duplicated(KEYS).any():
         raise ValueError("the score table holds an answer twice; pass one method's at a time")
-    ordered = table.sort_values(KEYS)
-    sums = ordered[["sum_before", "sum_after"]].to_numpy(float)
-    scores = sums.T / ordered["tokens"].to_numpy(float)
+    ordered_rows = scores_table.sort_values(KEYS)
+    log_sums = ordered_rows[["sum_before", "sum_after"]].to_numpy(float)
+    scores = log_sums.T / ordered_rows["tokens"].to_numpy(float)
     # A list's answers are next to each other: their scores are a slice, without a look at each row.
-    labels = ordered[KEYS[:-1]]
-    starts = np.flatnonzero((labels != labels.shift()).any(axis=1))
-    ends = np.append(starts, len(ordered))[1:]
-    places = labels.iloc[starts].itertuples(index=False, name=None)
-    parts = zip(places, starts, ends, strict=True)
-    for case_id, record in groupby(parts, key=lambda part: part[0][0]):
+    prompt_labels = ordered_rows[KEYS[:-1]]
+    list_starts = np.flatnonzero((prompt_labels != prompt_labels.shift()).any(axis=1))
+    list_ends = np.append(list_starts, len(ordered_rows))[1:]
+    list_places = prompt_labels.iloc[list_starts].itertuples(index=False, name=None)
+    list_spans = zip(list_places, list_starts, list_ends, strict=True)
+    for case_id, spans_of_record in groupby(list_spans, key=lambda list_span: list_span[0][0]):
         prompts: dict[tuple[str, int], dict[str, Scores]] = {}
-        for (_, role, index, name), start, end in record:
-            prompts.setdefault((role, index), {})[name] = scores[:, start:end]
-        near = [lists for (role, _), lists in prompts.items() if role == "locality"]
-        names = ("locality", "target", "first")
-        locality = {name: np.hstack([_NOTHING, *(lists[name] for lists in near)]) for name in names}
+        for (_, role, prompt_index, list_name), list_start, list_end in spans_of_record:
+            prompts.setdefault((role, prompt_index), {})[list_name] = scores[:, list_start:list_end]
+        locality_prompts = [lists for (role, _), lists in prompts.items() if role == "locality"]
+        locality_lists = ("locality", "target", "first")
+        locality = {
+            list_name: np.hstack([_NOTHING, *(lists[list_name] for lists in locality_prompts)])
+            for list_name in locality_lists
+        }
         paraphrases = [lists for (role, _), lists in prompts.items() if role == "paraphrase"]
         yield case_id, RecordScores(prompts["edit", 0], paraphrases, locality)
 
 
 def metrics_table(
-    table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+    scores_table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
     """``record_metrics`` of a long table: one row per case_id (and ``relation``, if it has that column)."""
-    return _by_record(partial(record_metrics, answer_filter=answer_filter), table, list(METRICS))
+    return _by_record(
+        partial(record_metrics, answer_filter=answer_filter), scores_table, list(METRICS)
+    )
 
 
 def method_metrics(
     scores: Mapping[str, pd.DataFrame], answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> dict[str, pd.DataFrame]:
     """``metrics_table`` of each method's scores."""
-    return {method: metrics_table(table, answer_filter) for method, table in scores.items()}
+    return {
+        method: metrics_table(scores_of_method, answer_filter)
+        for method, scores_of_method in scores.items()
+    }
 
 
 def probabilities_table(
-    table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+    scores_table: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
     """``record_probabilities`` of every record of a long table: one row per case_id."""
     measure = partial(record_probabilities, answer_filter=answer_filter)
-    return _by_record(measure, table, PROBABILITIES)
+    return _by_record(measure, scores_table, PROBABILITIES)
 
 
 def kind_of_metric(name: str) -> Kind:
@@ -321,8 +340,10 @@ def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
 
     A record for which a metric is undefined (NaN) is omitted from its mean and its n.
     """
-    rows = {m: vars(metric_interval(m, by_record[m])) for m in map(str, by_record)}
-    summary = pd.DataFrame.from_dict(rows, orient="index")
+    estimates_by_metric = {
+        metric: vars(metric_interval(metric, by_record[metric])) for metric in map(str, by_record)
+    }
+    summary = pd.DataFrame.from_dict(estimates_by_metric, orient="index")
     return summary.astype({"n": int}).rename_axis("metric")
 
 
@@ -332,17 +353,24 @@ def _kept_prompts(
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
     prompts: list[dict[str, Scores] | None] = []
     for prompt in (record.edit, *record.paraphrases):
-        lists = {name: prompt.get(name, _NOTHING) for name in ("correct", *SETTINGS)}
-        answer_indices = answer_filter.keep(*(scores[0] for scores in lists.values()))
-        chosen = {name: scores[:, getattr(answer_indices, name)] for name, scores in lists.items()}
-        usable = all(map(len, answer_indices))
-        prompts.append({**chosen, "target": prompt["target"]} if usable else None)
+        answer_lists = {
+            list_name: prompt.get(list_name, _NOTHING) for list_name in ("correct", *SETTINGS)
+        }
+        answer_indices = answer_filter.keep(*(scores[0] for scores in answer_lists.values()))
+        kept_lists = {
+            list_name: scores[:, getattr(answer_indices, list_name)]
+            for list_name, scores in answer_lists.items()
+        }
+        is_usable = all(map(len, answer_indices))
+        prompts.append({**kept_lists, "target": prompt["target"]} if is_usable else None)
     return prompts
 
 
 def _success(prompts: Sequence[Lists | None]) -> float:
     """Share of prompts at which the appended answer is above the least probable correct one."""
-    return _mean_or_nan(p["target"][1, 0] > p["correct"][1].min() for p in prompts if p)
+    return _mean_or_nan(
+        prompt["target"][1, 0] > prompt["correct"][1].min() for prompt in prompts if prompt
+    )
 
 
 def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
@@ -350,13 +378,17 @@ def _locality(scores: Lists, answer: str, *, held_before: bool = True) -> float:
     return _mean_or_nan(after[before] if held_before else after)
 
 
-def _by_record(measure: Measure, table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    rows = {case: measure(scores) for case, scores in records_of(table)}
-    by_case = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=float)
+def _by_record(
+    measure: Measure, scores_table: pd.DataFrame, columns: Sequence[str]
+) -> pd.DataFrame:
+    measures_by_case = {case_id: measure(scores) for case_id, scores in records_of(scores_table)}
+    by_case = pd.DataFrame.from_dict(
+        measures_by_case, orient="index", columns=list(columns), dtype=float
+    )
     by_case = by_case.rename_axis("case_id")  # with its columns where every edit was given up
-    if "relation" not in table:
+    if "relation" not in scores_table:
         return by_case
-    relations = table.groupby("case_id")["relation"].first()
+    relations = scores_table.groupby("case_id")["relation"].first()
     return by_case.set_index(relations.reindex(by_case.index), append=True)
 
 

@@ -45,20 +45,21 @@ class PeakPlacebo:
     def edited_instead(self) -> dict[int, PeakRecord]:
         """For each record's number the record whose edit is its placebo."""
         records = self.run.data.records
-        chosen = foreign_records([_topic(record) for record in records], seed=self.seed)
+        foreign_indices = foreign_records([_topic(record) for record in records], seed=self.seed)
         return {
-            record.case_id: records[place] for record, place in zip(records, chosen, strict=True)
+            record.case_id: records[foreign_index]
+            for record, foreign_index in zip(records, foreign_indices, strict=True)
         }
 
     def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
         """Scores before and under the placebo, for the metrics; if ``stored_only``, the stored ones."""
 
         def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-            foreign = [self.edited_instead[record.case_id] for record in records]
-            updates = editor.edit([edit_request(record) for record in foreign])
+            edited_records = [self.edited_instead[record.case_id] for record in records]
+            updates = editor.edit([edit_request(record) for record in edited_records])
             scores = self.run.score(records, updates)
-            edits = flag_unusable(diagnostics_table(records, updates), scores, "sum")
-            return {"scores": scores, "edits": edits}
+            edit_rows = flag_unusable(diagnostics_table(records, updates), scores, "sum")
+            return {"scores": scores, "edits": edit_rows}
 
         results = self._results(editor)
         if not stored_only:
@@ -68,9 +69,9 @@ class PeakPlacebo:
         after = self._cases.read(results)
         if before.empty or after.empty:
             return pd.DataFrame(columns=COLUMNS)
-        edits = self._cases.read(results, "edits")
-        failed = edits.loc[edits["failure"] != "", "case_id"]
-        return joined(before, after[~after["case_id"].isin(failed)])
+        edit_rows = self._cases.read(results, "edits")
+        failed_cases = edit_rows.loc[edit_rows["failure"] != "", "case_id"]
+        return joined(before, after[~after["case_id"].isin(failed_cases)])
 
     @cached_property
     def _cases(self) -> Cases[PeakRecord]:
@@ -94,12 +95,12 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def _parts(placebo: PeakPlacebo, editors: Mapping[str, Editor]) -> Iterator[Part]:
-    give: Callable[..., pd.DataFrame] = placebo.scores
+    give_scores: Callable[..., pd.DataFrame] = placebo.scores
     for method, editor in editors.items():
-        yield part_of_records(method_label(method), placebo.run, give, editor)
+        yield part_of_records(method_label(method), placebo.run, give_scores, editor)
 
 
-def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
+def placebo_table(own_metrics: Metrics, placebo_metrics: Metrics) -> pd.DataFrame:
     """Means in percent under each record's own edit and under its placebo, and the paired difference.
 
     ``hard - random`` is how much more the hard false answers are confused with the correct ones than
@@ -107,38 +108,47 @@ def placebo_table(own: Metrics, placebo: Metrics) -> pd.DataFrame:
 
     ``Holm`` is p after the correction for all tests of the table.
     """
-    rows = []
+    rows_of_metrics = []
     p_values = []
-    for method in (name for name in own if name in placebo):
-        measured = {name: (own[method][name], placebo[method][name]) for name in COMPARED_METRICS}
+    for method in (name for name in own_metrics if name in placebo_metrics):
+        measured_both = {
+            metric: (own_metrics[method][metric], placebo_metrics[method][metric])
+            for metric in COMPARED_METRICS
+        }
         for factor in ("AFF", "ANF"):
-            measured[f"{factor} hard - random"] = (
-                own[method][f"{factor}_hard"] - own[method][f"{factor}_random"],
-                placebo[method][f"{factor}_hard"] - placebo[method][f"{factor}_random"],
+            measured_both[f"{factor} hard - random"] = (
+                own_metrics[method][f"{factor}_hard"] - own_metrics[method][f"{factor}_random"],
+                placebo_metrics[method][f"{factor}_hard"]
+                - placebo_metrics[method][f"{factor}_random"],
             )
-        for name, (under_own, under_placebo) in measured.items():
+        for metric, (under_own, under_placebo) in measured_both.items():
             placebo_values, own_values = under_placebo.align(under_own, join="inner")
             measured_twice = placebo_values.notna() & own_values.notna()
-            contrast = metric_contrast(
-                name, placebo_values[measured_twice], own_values[measured_twice]
-            )
-            rows.append(
+            placebo_values = placebo_values[measured_twice]
+            own_values = own_values[measured_twice]
+            contrast = metric_contrast(metric, placebo_values, own_values)
+            rows_of_metrics.append(
                 {
                     "method": method,
-                    "metric": name,
-                    "own edit": in_points(metric_interval(name, own_values[measured_twice])),
-                    "placebo": in_points(metric_interval(name, placebo_values[measured_twice])),
+                    "metric": metric,
+                    "own edit": in_points(metric_interval(metric, own_values)),
+                    "placebo": in_points(metric_interval(metric, placebo_values)),
                     "difference": in_points(contrast.difference, signed=True),
                     "p": f"{contrast.p_value:.4f}",
                     "n": contrast.difference.n,
                 }
             )
             p_values.append(contrast.p_value)
-    table = pd.DataFrame(rows).set_index(["method", "metric"])
+    table = pd.DataFrame(rows_of_metrics).set_index(["method", "metric"])
     return table.assign(Holm=[f"{p_value:.4f}" for p_value in holm(p_values)])
 
 
 def _topic(record: PeakRecord) -> Topic:
     """What a record's edit is about, and all that its questions are about."""
-    names = {record.target_new, *record.correct, *record.hard_false, *record.random_false}
-    return Topic(str(record.case_id), record.relation, record.subject, frozenset(names))
+    names_of_answers = {
+        record.target_new,
+        *record.correct,
+        *record.hard_false,
+        *record.random_false,
+    }
+    return Topic(str(record.case_id), record.relation, record.subject, frozenset(names_of_answers))

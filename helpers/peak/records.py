@@ -31,15 +31,15 @@ _SLICE = re.compile(r"(?P<name>.+)\[(?P<start>\d*):(?P<stop>\d*)\]")
 _NAME = {"target": "appended", "correct": "correct", "hard": "hard false", "random": "random false"}
 
 
-def _not_blank(text: str) -> str:
-    if not text.strip():
+def _not_blank(value: str) -> str:
+    if not value.strip():
         raise ValueError("must not be blank")
-    return text
+    return value
 
 
 def _one_slot(prompt: str) -> str:
-    if (slots := prompt.count("{}")) != 1:
-        raise ValueError(f"must hold one {{}} for the subject, has {slots}")
+    if (slot_count := prompt.count("{}")) != 1:
+        raise ValueError(f"must hold one {{}} for the subject, has {slot_count}")
     return prompt
 
 
@@ -95,21 +95,24 @@ class PeakRecord:
 
         Names are ``compared``: "nile" is "Nile". A name twice in one list stays; no list may be left empty.
         """
-        appended = {comparable(self.target_new)}
-        true = appended.union(map(comparable, self.correct))
+        appended_key = {comparable(self.target_new)}
+        true_keys = appended_key.union(map(comparable, self.correct))
 
-        def others(key: str, answers: Iterable[str], taken: set[str]) -> tuple[str, ...]:
-            if left := tuple(answer for answer in answers if comparable(answer) not in taken):
+        def others(
+            list_key: str, answers: Iterable[str], excluded_keys: set[str]
+        ) -> tuple[str, ...]:
+            left = tuple(answer for answer in answers if comparable(answer) not in excluded_keys)
+            if left:
                 return left
             raise ValueError(
-                f"{key} holds nothing beyond contradictions (strict_lists=False keeps them)"
+                f"{list_key} holds nothing beyond contradictions (strict_lists=False keeps them)"
             )
 
         return replace(
             self,
-            correct=others("postive_list", self.correct, appended),
-            hard_false=others("negtive_list", self.hard_false, true),
-            random_false=others("negtive_random_list", self.random_false, true),
+            correct=others("postive_list", self.correct, appended_key),
+            hard_false=others("negtive_list", self.hard_false, true_keys),
+            random_false=others("negtive_random_list", self.random_false, true_keys),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -143,17 +146,18 @@ class PeakData:
 
     def counts(self) -> dict[str, int]:
         """Sizes of the set as in PEAK, Table 2."""
-        parts = {
+        fields_by_title = {
             "correct answers": "correct",
             "paraphrase prompts": "paraphrases",
             "locality prompts": "locality",
             "hard false answers": "hard_false",
             "random false answers": "random_false",
         }
-        sizes = {"records": len(self.records)}
-        for name, part in parts.items():
-            sizes[name] = sum(len(getattr(record, part)) for record in self.records)
-        return sizes
+        counts_by_title = {"records": len(self.records)}
+        for title, field_name in fields_by_title.items():
+            sizes = [len(getattr(record, field_name)) for record in self.records]
+            counts_by_title[title] = sum(sizes)
+        return counts_by_title
 
 
 def load_peak(
@@ -181,18 +185,21 @@ def load_peak(
 
     if limit is not None:
         check_range("records", limit, 1)
-    whole, chosen = _sliced(str(name_or_path))
-    name, path = _find(whole)
-    items = read_json(read_text(path), str(path))
-    if not isinstance(items, list) or not items:
+    dataset_name, record_slice = _sliced(str(name_or_path))
+    data_name, path = _find(dataset_name)
+    json_items = read_json(read_text(path), str(path))
+    if not isinstance(json_items, list) or not json_items:
         raise UserError(f"{path}: expected a non-empty JSON list of records")
-    records = read_all(_placed(items, path)[chosen][: limit if keep is None else None], read)
+    named_items = _placed(json_items, path)[record_slice]
+    if keep is None:
+        named_items = named_items[:limit]
+    records = read_all(named_items, read)
     if keep is not None:
         records = [*records[:keep], *stratified(records[keep:], seed)][:limit]
     if not records:
-        raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(items)} records")
+        raise UserError(f"{name_or_path}: the slice is empty, {path} has {len(json_items)} records")
     return PeakData(
-        name=name,
+        name=data_name,
         path=path,
         checksum=file_digest(path),
         records=tuple(records),
@@ -204,25 +211,26 @@ def record_count(name_or_path: str, *, limit: int | None = None, download: bool 
     """How many records ``load_peak`` would give; as published, of a file that is not here and may not be
     downloaded.
     """
-    whole, record_slice = _sliced(name_or_path)
-    if whole in OFFICIAL and not download:
-        file = OFFICIAL[whole]
+    dataset_name, record_slice = _sliced(name_or_path)
+    if dataset_name in OFFICIAL and not download:
+        official_file = OFFICIAL[dataset_name]
         try:
-            locate(file, download=False)
+            locate(official_file, download=False)
         except NotHereError:
-            published = range(file.records or 0)
-            if not published[record_slice]:
+            published_indices = range(official_file.records or 0)
+            if not published_indices[record_slice]:
                 raise UserError(
-                    f"{name_or_path}: the slice is empty, {whole} has {len(published)} records"
+                    f"{name_or_path}: the slice is empty, {dataset_name} has"
+                    f" {len(published_indices)} records"
                 ) from None
-            return len(published[record_slice][:limit])
+            return len(published_indices[record_slice][:limit])
     return len(load_peak(name_or_path, limit=limit, strict_lists=False).records)
 
 
 def save_peak(records: Iterable[PeakRecord], path: Path) -> None:
     """Write records in the PEAK schema, so that ``load_peak`` reads them back."""
-    text = json.dumps([record.to_json() for record in records], indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", "utf-8")
+    json_text = json.dumps([record.to_json() for record in records], indent=1, ensure_ascii=False)
+    path.write_text(json_text + "\n", "utf-8")
 
 
 def part_name(name: str, start: int, stop: int) -> str:
@@ -231,9 +239,9 @@ def part_name(name: str, start: int, stop: int) -> str:
     >>> part_name("peak-cf[100:200]", 10, 20)
     'peak-cf[110:120]'
     """
-    whole, outer = _sliced(name)
-    first = outer.start or 0
-    return f"{whole}[{first + start}:{first + stop}]"
+    dataset_name, outer_slice = _sliced(name)
+    outer_start = outer_slice.start or 0
+    return f"{dataset_name}[{outer_start + start}:{outer_start + stop}]"
 
 
 def contradictions(record: PeakRecord) -> dict[str, list[str]]:
@@ -242,21 +250,21 @@ def contradictions(record: PeakRecord) -> dict[str, list[str]]:
     A name in two lists, or twice in one, is reported by its first place: ``appended answer among hard
     false``, ``correct answer repeated``. Names are compared by ``comparable``, as in strict lists.
     """
-    places = {comparable(record.subject): "subject"}
+    first_place = {comparable(record.subject): "subject"}
     by_kind: dict[str, list[str]] = defaultdict(list)
-    for name, answers in record.lists.items():
-        here = f"{_NAME[name]} answer"
+    for list_name, answers in record.lists.items():
+        place_of_list = f"{_NAME[list_name]} answer"
         for answer in answers:
-            first = places.get(comparable(answer), "")
-            if first == here:
-                by_kind[f"{here} repeated"].append(answer)
-            elif first:
-                by_kind[f"{first} among {_NAME[name]}"].append(answer)
+            earlier_place = first_place.get(comparable(answer), "")
+            if earlier_place == place_of_list:
+                by_kind[f"{place_of_list} repeated"].append(answer)
+            elif earlier_place:
+                by_kind[f"{earlier_place} among {_NAME[list_name]}"].append(answer)
             else:
-                places[comparable(answer)] = here
-    correct = set(map(comparable, record.correct))
+                first_place[comparable(answer)] = place_of_list
+    correct_keys = set(map(comparable, record.correct))
     for prompt, answer in record.locality:
-        if comparable(answer) not in correct:
+        if comparable(answer) not in correct_keys:
             by_kind["locality answer not correct"].append(answer)
         if prompt in (record.edit_prompt, *record.paraphrases):
             by_kind["locality prompt in scope"].append(prompt)
@@ -273,7 +281,7 @@ def _sliced(name: str) -> tuple[str, slice]:
     match = _SLICE.fullmatch(name)
     if match is None:
         return name, slice(None)
-    bounds = (int(match[key]) if match[key] else None for key in ("start", "stop"))
+    bounds = (int(match[bound]) if match[bound] else None for bound in ("start", "stop"))
     return match["name"], slice(*bounds)
 
 
@@ -282,24 +290,25 @@ def _find(name: str) -> tuple[str, Path]:
         return name, locate(OFFICIAL[name])
     path = MINI.get(name, Path(name))
     if not path.is_file():
-        known = ", ".join([*OFFICIAL, *MINI])
-        raise UserError(f"{name}: neither a file nor a PEAK data set; known names: {known}")
+        known_names = ", ".join([*OFFICIAL, *MINI])
+        raise UserError(f"{name}: neither a file nor a PEAK data set; known names: {known_names}")
     return path.stem, path
 
 
-def _placed(items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
+def _placed(json_items: Sequence[Any], path: Path) -> list[tuple[str, Any]]:
     """All items by their place. Tables name records by number: one that is used twice is refused."""
     named_items = []
     first_index: dict[int, int] = {}  # by number
-    for index, item in enumerate(items):
-        number = item.get("case_id") if isinstance(item, dict) else None
-        name = f"{path}, record {index}"
-        if isinstance(number, int):
-            first = first_index.setdefault(number, index)
-            if first != index:
+    for index, json_item in enumerate(json_items):
+        case_number = json_item.get("case_id") if isinstance(json_item, dict) else None
+        record_name = f"{path}, record {index}"
+        if isinstance(case_number, int):
+            earlier_index = first_index.setdefault(case_number, index)
+            if earlier_index != index:
                 raise UserError(
-                    f"{name}: case_id {number} is taken by record {first}; give each its own"
+                    f"{record_name}: case_id {case_number} is taken by record {earlier_index};"
+                    " give each its own"
                 )
-            name += f", case_id {number}"
-        named_items.append((name, item))
+            record_name += f", case_id {case_number}"
+        named_items.append((record_name, json_item))
     return named_items

@@ -57,44 +57,47 @@ class Drawing:
 
     def file(self, *values: Any, **options: Any) -> str:
         """The name of the figure drawn from these arguments."""
-        parts = [self.name]
+        name_parts = [self.name]
         if self.each:
-            parts.append(str(options[self.each[0]]))
+            name_parts.append(str(options[self.each[0]]))
         if self.of and not self.together and values and values[0].name != self.main:
-            parts.append(values[0].name)
-        return "_".join(parts)
+            name_parts.append(values[0].name)
+        return "_".join(name_parts)
 
     def published(self, data: Path = DATA) -> Iterator[Drawing]:
         """The figures of this kind whose tables are stored under ``data``."""
         if self.alone:
             yield self
-        stored = Archive(in_repository(data) / self.of).runs() if self.of else []
-        runs = [run for run in stored if set(self.needs) <= set(run.kinds) and self.when(run)]
+        stored_runs = Archive(in_repository(data) / self.of).runs() if self.of else []
+        runs = [run for run in stored_runs if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
-            alike = [run for run in runs if "@" not in run.name]
-            if joint := sorted(alike, key=lambda run: run.name != self.main):
-                yield Drawing(self.name, self.title, partial(self.draw, joint))
+            runs_of_own_name = [run for run in runs if "@" not in run.name]
+            if runs_main_first := sorted(runs_of_own_name, key=lambda run: run.name != self.main):
+                yield Drawing(self.name, self.title, partial(self.draw, runs_main_first))
             return
         for run in runs:
-            each = [{self.each[0]: value} for value in self.each[1](run)] if self.each else [{}]
-            for options in each:
+            options_of_figures: list[dict[str, Any]] = [{}]
+            if self.each:
+                parameter, values_of = self.each
+                options_of_figures = [{parameter: value} for value in values_of(run)]
+            for options in options_of_figures:
                 title = f"{self.title} {', '.join([*options.values(), run.name])}."
                 yield Drawing(self.file(run, **options), title, partial(self.draw, run, **options))
 
 
-def figure(name: str, **how: Any) -> Callable[[Draw], Draw]:
+def figure(name: str, **conditions: Any) -> Callable[[Draw], Draw]:
     """Register the function below as the one that draws a figure, in the suite's look; see ``Drawing``."""
 
-    def register(draw: Draw) -> Draw:
-        @wraps(draw)
+    def register(draw_figure: Draw) -> Draw:
+        @wraps(draw_figure)
         def in_look(*values: Any, **options: Any) -> Figure:
             from helpers.results.style import in_style  # matplotlib, when something is drawn
 
             with in_style():
-                return draw(*values, **options)
+                return draw_figure(*values, **options)
 
-        title = " ".join((draw.__doc__ or "").partition("\n\n")[0].split())
-        _REGISTRY[name] = Drawing(name, title, in_look, **how)
+        figure_title = " ".join((draw_figure.__doc__ or "").partition("\n\n")[0].split())
+        _REGISTRY[name] = Drawing(name, figure_title, in_look, **conditions)
         return cast(Draw, in_look)
 
     return register
@@ -111,25 +114,31 @@ def drawing(name: str) -> Drawing:
 
 def published_figures(data: Path = DATA, *, chapter: str = "") -> dict[str, Drawing]:
     """All figures that can be drawn from stored tables, or those of one chapter, by name."""
-    for known in [chapter] if chapter in CHAPTERS else CHAPTERS:
-        for module in CHAPTERS[known]:
+    for chapter_number in [chapter] if chapter in CHAPTERS else CHAPTERS:
+        for module in CHAPTERS[chapter_number]:
             import_module(f"helpers.{module}")
-    kinds = [kind for name, kind in _REGISTRY.items() if name.startswith(chapter)]
-    entries = [entry for kind in kinds for entry in kind.published(data)]
-    return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
+    published: list[Drawing] = []
+    for name, drawing_of_kind in _REGISTRY.items():
+        if name.startswith(chapter):
+            published += drawing_of_kind.published(data)
+    in_order = sorted(published, key=lambda published_figure: published_figure.name)
+    return {published_figure.name: published_figure for published_figure in in_order}
 
 
 def write_list(path: Path = LIST) -> None:
     """Write down the names and titles of all published figures."""
-    lines = [f"{name:40s} {entry.title}\n" for name, entry in published_figures().items()]
-    write_whole(path, "".join(lines))
+    list_lines = [
+        f"{name:40s} {published_figure.title}\n"
+        for name, published_figure in published_figures().items()
+    ]
+    write_whole(path, "".join(list_lines))
 
 
 def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Path]:
     """Draw one published figure and save it as PNG and SVG, by default among the committed ones."""
-    entries = published_figures(data, chapter=name[:2])
-    if name not in entries:
+    figures_by_name = published_figures(data, chapter=name[:2])
+    if name not in figures_by_name:
         raise UserError(_UNKNOWN.format(name))
     from helpers.results.style import save_figure
 
-    return save_figure(entries[name].draw(), name, folder or paths.FIGURES)
+    return save_figure(figures_by_name[name].draw(), name, folder or paths.FIGURES)

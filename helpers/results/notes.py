@@ -46,16 +46,16 @@ def with_note(table: AnyTable, *notes: str) -> ShownTable:
 
 def with_relations(table: AnyTable, samples: Iterable[ArrayLike]) -> ShownTable:
     """A table with a line on the units behind its intervals and tests, which are of these samples."""
-    counts = {relations_of(sample) for sample in samples} - {None, 0}  # of relations
-    enough = [count for count in counts if not too_few(count)]
-    not_enough = [count for count in counts if too_few(count)]
-    notes = []
+    relation_counts = {relations_of(sample) for sample in samples} - {None, 0}  # of relations
+    enough = [count for count in relation_counts if not too_few(count)]
+    not_enough = [count for count in relation_counts if too_few(count)]
+    relation_notes = []
     if enough:
-        notes.append(f"intervals and tests by relation ({_ends(enough)} relations)")
+        relation_notes.append(f"intervals and tests by relation ({_ends(enough)} relations)")
     if not_enough:
         fewest = f"too few relations for tests ({_ends(not_enough)}): intervals over records"
-        notes.append(fewest)
-    return with_note(table, *notes)
+        relation_notes.append(fewest)
+    return with_note(table, *relation_notes)
 
 
 def with_power(
@@ -67,16 +67,20 @@ def with_power(
     digits: int = 1,
 ) -> ShownTable:
     """A table of tests with a line below: their ``detectable`` differences, rounded up, and numbers n."""
-    tested = [(value, count) for value, count in zip(least, n, strict=True) if value > 0]
-    if not tested:
-        return as_shown(table)
     scale = 10**digits
-    values = [math.ceil(round(value * scale, 6)) / scale for value, _ in tested]
-    ends = dict.fromkeys((min(values), max(values)))
-    differences = "–".join(f"{value:.{digits}f}" for value in ends)
-    counts = _ends([count for _, count in tested])
-    line = f"could detect {differences}{unit} (n = {counts}; two-sided 5 %, power 80 %)"
-    return with_note(table, line)
+    rounded_up = []
+    counts = []
+    for difference, count in zip(least, n, strict=True):
+        if difference > 0:
+            rounded_up.append(math.ceil(round(difference * scale, 6)) / scale)
+            counts.append(count)
+    if not counts:
+        return as_shown(table)
+    range_ends = dict.fromkeys((min(rounded_up), max(rounded_up)))
+    differences = "–".join(f"{difference:.{digits}f}" for difference in range_ends)
+    n_range = _ends(counts)
+    power_note = f"could detect {differences}{unit} (n = {n_range}; two-sided 5 %, power 80 %)"
+    return with_note(table, power_note)
 
 
 def _ends(counts: Sequence[Any]) -> str:

@@ -39,10 +39,10 @@ def begin(lm: LanguageModel, *, seed: int) -> str:
     from transformers import set_seed  # takes seconds
 
     set_seed(seed)
-    parts = [f"helpers {__version__}", f"Python {platform.python_version()}"]
-    parts += [f"{name} {version(name)}" for name in ("torch", "transformers")]
-    parts += [f"{lm.name} ({lm.fingerprint}), {lm.dtype_name} on {lm.device}"]
-    return " | ".join([*parts, f"seed {seed}"])
+    session_parts = [f"helpers {__version__}", f"Python {platform.python_version()}"]
+    session_parts += [f"{package} {version(package)}" for package in ("torch", "transformers")]
+    session_parts += [f"{lm.name} ({lm.fingerprint}), {lm.dtype_name} on {lm.device}"]
+    return " | ".join([*session_parts, f"seed {seed}"])
 
 
 def show(what: str | AnyTable, *values: Any, **options: Any) -> None:
@@ -55,15 +55,17 @@ def show(what: str | AnyTable, *values: Any, **options: Any) -> None:
         _keep_as_csv(as_shown(what).table, options.pop("name", "") or options.get("title", ""))
         display(table_output(what, **options), raw=True)
         return
-    stored = published_figures(chapter=what[:2]) if not (values or options) else {}
-    kind = stored.get(what) or drawing(what)
-    name = kind.file(*values, **options)
-    fig = kind.draw(*values, **options)
-    save_figure(fig, name)
-    output, size = figure_output(fig, f"figure {name}")
-    alt = f"{kind.title} {' '.join(fig.get_suptitle().split())}."
-    display(output, raw=True, metadata={"image/png": {**size, "alt": alt}})
-    display({"text/markdown": f"*{kind.title}*", "text/plain": kind.title}, raw=True)
+    stored_figures = published_figures(chapter=what[:2]) if not (values or options) else {}
+    shown_drawing = stored_figures.get(what) or drawing(what)
+    figure_name = shown_drawing.file(*values, **options)
+    fig = shown_drawing.draw(*values, **options)
+    save_figure(fig, figure_name)
+    output, png_size = figure_output(fig, f"figure {figure_name}")
+    alt = f"{shown_drawing.title} {' '.join(fig.get_suptitle().split())}."
+    display(output, raw=True, metadata={"image/png": {**png_size, "alt": alt}})
+    display(
+        {"text/markdown": f"*{shown_drawing.title}*", "text/plain": shown_drawing.title}, raw=True
+    )
 
 
 def table_output(
@@ -71,12 +73,12 @@ def table_output(
 ) -> dict[str, str]:
     """A table, with the line below it, as HTML and as plain text, which a check compares."""
     shown = as_shown(table)
-    number = f"{{:.{decimals}f}}".format
-    text = shown.table.to_string(index=index, float_format=number, na_rep="–")
-    html = table_html(shown.table, decimals=decimals, index=index)
+    number_format = f"{{:.{decimals}f}}".format
+    plain_text = shown.table.to_string(index=index, float_format=number_format, na_rep="–")
+    html_table = table_html(shown.table, decimals=decimals, index=index)
     return {
-        "text/plain": "\n".join(filter(None, (title, text, shown.note))),
-        "text/html": _LOOK + _paragraph(title) + html + _paragraph(shown.note),
+        "text/plain": "\n".join(filter(None, (title, plain_text, shown.note))),
+        "text/html": _LOOK + _paragraph(title) + html_table + _paragraph(shown.note),
     }
 
 
@@ -86,24 +88,30 @@ def _paragraph(text: str) -> str:
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:
     """A table that scrolls in its own box, with one row of titles and every cell in its own place."""
-    number = f"{{:.{decimals}f}}".format
-    flat = table
+    number_format = f"{{:.{decimals}f}}".format
+    flat_table = table
     if index:  # a level without a name has a title of blanks, another one for each
-        levels = enumerate(table.index.names, start=1)
-        flat = table.reset_index(names=[str(name or " " * n) for n, name in levels])
-    head, columns = "", []
-    for column, values in flat.astype(object).where(flat.notna(), "–").items():
-        cells = [number(v) if isinstance(v, float | np.floating) else str(v) for v in values]
-        long = any(len(cell) > _LONG and "[" not in cell for cell in cells)
-        look = ' class="words"' if long else ""
-        names = column if isinstance(column, tuple) else (column,)
-        title = escape(" ".join(filter(None, map(str, names))).strip())
-        head += f"<th{look}>{title.replace('_', '_<wbr>')}</th>"  # may break there
-        shown = (TIED.sub("\u00a0", escape(cell)).replace("\n", "<br>") for cell in cells)
-        columns.append([f"<td{look}>{each}</td>" for each in shown])
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*columns, strict=True))
-    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="ke-table">{inner}</div>'
+        numbered_names = enumerate(table.index.names, start=1)
+        level_titles = [str(level_name or " " * number) for number, level_name in numbered_names]
+        flat_table = table.reset_index(names=level_titles)
+    head_cells = ""
+    cells_by_column = []
+    for column, column_values in flat_table.astype(object).where(flat_table.notna(), "–").items():
+        cells = [
+            number_format(value) if isinstance(value, float | np.floating) else str(value)
+            for value in column_values
+        ]
+        has_long_cell = any(len(cell) > _LONG and "[" not in cell for cell in cells)
+        class_attribute = ' class="words"' if has_long_cell else ""
+        title_parts = column if isinstance(column, tuple) else (column,)
+        column_title = escape(" ".join(filter(None, map(str, title_parts))).strip())
+        breakable_title = column_title.replace("_", "_<wbr>")  # may break there
+        head_cells += f"<th{class_attribute}>{breakable_title}</th>"
+        cell_texts = (TIED.sub("\u00a0", escape(cell)).replace("\n", "<br>") for cell in cells)
+        cells_by_column.append([f"<td{class_attribute}>{text}</td>" for text in cell_texts])
+    body_rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells_by_column, strict=True))
+    table_element = f"<table><thead><tr>{head_cells}</tr></thead><tbody>{body_rows}</tbody></table>"
+    return f'<div class="ke-table">{table_element}</div>'
 
 
 def figure_output(fig: Figure, caption: str) -> tuple[dict[str, str], dict[str, int]]:
@@ -111,19 +119,21 @@ def figure_output(fig: Figure, caption: str) -> tuple[dict[str, str], dict[str, 
     buffer = BytesIO()
     with in_style():
         fig.savefig(buffer, dpi=2 * _SCREEN, metadata={"Software": None})
-    width, height = (round(_SCREEN * inches) for inches in fig.get_size_inches())
-    image = b64encode(buffer.getvalue()).decode()
-    return {"image/png": image, "text/plain": caption}, {"width": width, "height": height}
+    pixel_width, pixel_height = (round(_SCREEN * inches) for inches in fig.get_size_inches())
+    encoded_png = b64encode(buffer.getvalue()).decode()
+    output = {"image/png": encoded_png, "text/plain": caption}
+    return output, {"width": pixel_width, "height": pixel_height}
 
 
 def _keep_as_csv(table: pd.DataFrame, name: str) -> None:
     # In a run: numbered in the notebook's order, named by its title or columns.
-    if place := os.environ.get("HELPERS_TABLES"):
-        folder = Path(place)
+    if tables_folder := os.environ.get("HELPERS_TABLES"):
+        folder = Path(tables_folder)
         folder.mkdir(parents=True, exist_ok=True)
-        number = len(list(folder.glob("*.csv"))) + 1
-        words = name.partition("\n")[0] or " ".join(map(str, table.columns))
-        path = folder / f"{number:02d}-{file_name(words)[:60]}.csv"
-        rows = [str(name or f"row {n}") for n, name in enumerate(table.index.names, start=1)]
-        numbered = isinstance(table.index, pd.RangeIndex)
-        table.to_csv(path, index=not numbered, index_label=rows, float_format="%.6g")
+        table_number = len(list(folder.glob("*.csv"))) + 1
+        file_words = name.partition("\n")[0] or " ".join(map(str, table.columns))
+        csv_file = folder / f"{table_number:02d}-{file_name(file_words)[:60]}.csv"
+        numbered_names = enumerate(table.index.names, start=1)
+        index_labels = [str(level_name or f"row {number}") for number, level_name in numbered_names]
+        is_numbered = isinstance(table.index, pd.RangeIndex)
+        table.to_csv(csv_file, index=not is_numbered, index_label=index_labels, float_format="%.6g")

@@ -85,9 +85,10 @@ class Units:
 
     def extended(self, *values: float) -> Units:
         """The units and one more of average size for each of ``values``, which is its mean."""
-        size = self.sizes.mean()
-        sums = np.append(self.sums, size * np.array(values))
-        return replace(self, sums=sums, sizes=np.append(self.sizes, np.full(len(values), size)))
+        mean_size = self.sizes.mean()
+        extended_sums = np.append(self.sums, mean_size * np.array(values))
+        extended_sizes = np.append(self.sizes, np.full(len(values), mean_size))
+        return replace(self, sums=extended_sums, sizes=extended_sizes)
 
 
 def too_few(relations: int | None) -> bool:
@@ -112,11 +113,12 @@ def units_of(values: ArrayLike) -> Units:
     """The units of a metric's values; NaN is omitted."""
     relations = relations_of(values)
     if isinstance(values, pd.Series) and relations is not None and not too_few(relations):
-        groups = values.dropna().astype(float).groupby(level="relation")
-        sums = np.asarray(groups.sum(), dtype=np.float64)
-        return Units(sums, np.asarray(groups.size(), dtype=np.float64), relations)
-    numbers = defined(values)
-    return Units(numbers, np.ones(len(numbers)), relations)
+        values_by_relation = values.dropna().astype(float).groupby(level="relation")
+        relation_sums = np.asarray(values_by_relation.sum(), dtype=np.float64)
+        relation_sizes = np.asarray(values_by_relation.size(), dtype=np.float64)
+        return Units(relation_sums, relation_sizes, relations)
+    record_values = without_nan(values)
+    return Units(record_values, np.ones(len(record_values)), relations)
 
 
 def standard_error(units: Units) -> tuple[float, float]:
@@ -138,9 +140,9 @@ def standard_error(units: Units) -> tuple[float, float]:
 
 def combined_error(*errors: tuple[float, float]) -> tuple[float, float]:
     """The standard error of a difference of independent means, and its degrees of freedom (Welch)."""
-    error = float(np.hypot.reduce([each for each, _ in errors]))
-    parts = sum(each**4 / freedom for each, freedom in errors)
-    return error, error**4 / parts if parts > 0 else float("nan")
+    joint_error = float(np.hypot.reduce([error for error, _ in errors]))
+    freedom_terms = sum(error**4 / freedom for error, freedom in errors)
+    return joint_error, joint_error**4 / freedom_terms if freedom_terms > 0 else float("nan")
 
 
 def mean_interval(values: ArrayLike) -> Estimate:
@@ -150,20 +152,25 @@ def mean_interval(values: ArrayLike) -> Estimate:
 
 def positive_interval(values: ArrayLike) -> Estimate:
     """Mean of positive numbers, such as probabilities on a log axis, with the t interval of its logarithm."""
-    found = mean_interval(values)
-    if not found.mean > 0:
-        return found
-    factor = float(np.exp((found.high - found.mean) / found.mean))
-    return Estimate(found.mean, found.mean / factor, found.mean * factor, found.n)
+    t_interval = mean_interval(values)
+    if not t_interval.mean > 0:
+        return t_interval
+    factor = float(np.exp((t_interval.high - t_interval.mean) / t_interval.mean))
+    mean = t_interval.mean
+    return Estimate(mean, mean / factor, mean * factor, t_interval.n)
 
 
 def ratio_interval(numerator: ArrayLike, denominator: ArrayLike) -> Estimate:
     """Ratio of two positive means of different records, with the t interval of its logarithm."""
-    upper, lower = units_of(numerator), units_of(denominator)
-    ratio, n = upper.mean / lower.mean, upper.records + lower.records
-    errors = [(each, *standard_error(each)) for each in (upper, lower)]
-    relative = [(error / units.mean, freedom) for units, error, freedom in errors]
-    error, freedom = combined_error(*relative)
+    numerator_units = units_of(numerator)
+    denominator_units = units_of(denominator)
+    ratio = numerator_units.mean / denominator_units.mean
+    n = numerator_units.records + denominator_units.records
+    relative_errors = []
+    for units in (numerator_units, denominator_units):
+        error_of_mean, freedom_of_mean = standard_error(units)
+        relative_errors.append((error_of_mean / units.mean, freedom_of_mean))
+    error, freedom = combined_error(*relative_errors)
     factor = float(np.exp(stats.t.isf(LEVEL / 2, freedom) * error))
     return Estimate(ratio, ratio / factor, ratio * factor, n)
 
@@ -177,8 +184,8 @@ def fraction_interval(values: ArrayLike) -> Estimate:
     units = units_of(values)
     if units.records < 2:
         return Estimate(units.mean, float("nan"), float("nan"), units.records)
-    found = _t_interval(units.extended(0.0, 1.0))
-    return Estimate(units.mean, max(0.0, found.low), min(1.0, found.high), units.records)
+    t_interval = _t_interval(units.extended(0.0, 1.0))
+    return Estimate(units.mean, max(0.0, t_interval.low), min(1.0, t_interval.high), units.records)
 
 
 def share_interval(values: ArrayLike) -> Estimate:
@@ -190,10 +197,12 @@ def share_interval(values: ArrayLike) -> Estimate:
     units = units_of(values)
     if units.by_relation:
         return fraction_interval(values)
-    n, successes = units.records, units.sums.sum()
+    n = units.records
+    successes = units.sums.sum()
     if not n:
         return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     if successes > 0:
         low = float(stats.beta.ppf(LEVEL / 2, successes, n - successes + 1))
     if successes < n:
@@ -207,21 +216,23 @@ def interval(values: ArrayLike, kind: Kind) -> Estimate:
     return of_kind[kind](values)
 
 
-def above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
+def mean_above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
     """A metric's mean minus a level; p is one minus the confidence at which its interval ends there."""
-    found, units = interval(values, kind), units_of(values)
-    difference = Estimate(found.mean - level, found.low - level, found.high - level, found.n)
-    if units.records < 2 or too_few(units.relations):
-        return Contrast(difference, float("nan"), relations=units.relations)
-    if kind == "share" and not units.by_relation:
-        n, successes = units.records, units.sums.sum()
+    mean = interval(values, kind)
+    difference = Estimate(mean.mean - level, mean.low - level, mean.high - level, mean.n)
+    metric_units = units_of(values)
+    if metric_units.records < 2 or too_few(metric_units.relations):
+        return Contrast(difference, float("nan"), relations=metric_units.relations)
+    if kind == "share" and not metric_units.by_relation:
+        n = metric_units.records
+        successes = metric_units.sums.sum()
         as_many = stats.beta.cdf(level, successes, n - successes + 1) if successes > 0 else 1.0
         as_few = stats.beta.sf(level, successes + 1, n - successes) if successes < n else 1.0
         return Contrast(
-            difference, min(1.0, 2 * float(min(as_many, as_few))), relations=units.relations
+            difference, min(1.0, 2 * float(min(as_many, as_few))), relations=metric_units.relations
         )
-    tested = units if kind == "number" else units.extended(0.0, 1.0)
-    return Contrast(difference, _t_test(tested, level), relations=units.relations)
+    tested_units = metric_units if kind == "number" else metric_units.extended(0.0, 1.0)
+    return Contrast(difference, _t_test(tested_units, level), relations=metric_units.relations)
 
 
 def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
@@ -241,21 +252,25 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     units = units_of(change)
     if not units.records:
         return Contrast(_t_interval(units), float("nan"), relations=relations)
-    p_value, low, high = _sign_flips(units)
-    size = _PSEUDO_CHANGE[kind]
-    wide = _t_interval(units.extended(size, -size) if size else units)
-    lowest, highest = np.fmin(low, wide.low), np.fmax(high, wide.high)
-    low = low if low > 0 >= lowest else float(lowest)
-    high = high if high < 0 <= highest else float(highest)
+    p_value, low_end, high_end = _sign_flips(units)
+    pseudo_change = _PSEUDO_CHANGE[kind]
+    widened = _t_interval(units.extended(pseudo_change, -pseudo_change) if pseudo_change else units)
+    lowest_end = np.fmin(low_end, widened.low)
+    highest_end = np.fmax(high_end, widened.high)
+    low_end = low_end if low_end > 0 >= lowest_end else float(lowest_end)
+    high_end = high_end if high_end < 0 <= highest_end else float(highest_end)
     if kind != "number":
-        low, high = max(-1.0, low), min(1.0, high)
+        low_end = max(-1.0, low_end)
+        high_end = min(1.0, high_end)
     elif (
-        not np.isfinite(high - low) or high == low
+        not np.isfinite(high_end - low_end) or high_end == low_end
     ):  # too few units to reject anything, or no change
-        low, high = float("nan"), float("nan")
+        low_end = float("nan")
+        high_end = float("nan")
     if too_few(relations):
         p_value = float("nan")
-    return Contrast(Estimate(units.mean, low, high, units.records), p_value, relations=relations)
+    difference = Estimate(units.mean, low_end, high_end, units.records)
+    return Contrast(difference, p_value, relations=relations)
 
 
 def post_stratified(values: pd.Series, shares: Mapping[str, float]) -> tuple[float, float]:
@@ -266,28 +281,33 @@ def post_stratified(values: pd.Series, shares: Mapping[str, float]) -> tuple[flo
     """
     means = values.dropna().groupby(level="relation").mean()
     weights = pd.Series(shares, dtype=float).reindex(means.index, fill_value=0.0)
-    covered = float(weights.sum())
-    mean = float((weights * means).sum() / covered) if covered > 0 else float("nan")
-    return mean, covered
+    covered_share = float(weights.sum())
+    weighted_mean = float("nan")
+    if covered_share > 0:
+        weighted_mean = float((weights * means).sum() / covered_share)
+    return weighted_mean, covered_share
 
 
 def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     """Second minus first of different records, by Welch's test; ``n`` is the smaller number of values."""
-    one, two = units_of(_rounded(first)), units_of(_rounded(second))
-    n = min(one.records, two.records)
-    mean = two.mean - one.mean
-    known = [units.relations for units in (one, two) if units.relations is not None]
-    relations = min(known, default=None)
-    error, freedom = combined_error(standard_error(one), standard_error(two))
-    if n < 2 or not error > 0:
-        return Contrast(
-            Estimate(mean, float("nan"), float("nan"), n), float("nan"), relations=relations
-        )
-    half = float(stats.t.isf(LEVEL / 2, freedom)) * error
+    first_units = units_of(_rounded(first))
+    second_units = units_of(_rounded(second))
+    fewest_records = min(first_units.records, second_units.records)
+    mean = second_units.mean - first_units.mean
+    relation_counts = [
+        units.relations for units in (first_units, second_units) if units.relations is not None
+    ]
+    relations = min(relation_counts, default=None)
+    error, freedom = combined_error(standard_error(first_units), standard_error(second_units))
+    if fewest_records < 2 or not error > 0:
+        no_interval = Estimate(mean, float("nan"), float("nan"), fewest_records)
+        return Contrast(no_interval, float("nan"), relations=relations)
+    half_width = float(stats.t.isf(LEVEL / 2, freedom)) * error
     p_value = 2 * float(stats.t.sf(abs(mean) / error, freedom))
     if too_few(relations):
         p_value = float("nan")
-    return Contrast(Estimate(mean, mean - half, mean + half, n), p_value, relations=relations)
+    difference = Estimate(mean, mean - half_width, mean + half_width, fewest_records)
+    return Contrast(difference, p_value, relations=relations)
 
 
 def detectable(*samples: ArrayLike) -> float:
@@ -296,25 +316,27 @@ def detectable(*samples: ArrayLike) -> float:
     Of one sample, of paired differences, or the difference of two means; errors are by relation where the
     tests are. NaN where there is no test: of too few relations, or of values that do not differ.
     """
-    units = [units_of(sample) for sample in samples]
-    errors = [standard_error(each) for each in units]
-    if any(too_few(each.relations) for each in units) or not all(e > 1e-9 for e, _ in errors):
+    units_of_samples = [units_of(sample) for sample in samples]
+    errors = [standard_error(units) for units in units_of_samples]
+    have_relations = not any(too_few(units.relations) for units in units_of_samples)
+    differ = all(error > 1e-9 for error, _ in errors)
+    if not (have_relations and differ):
         return float("nan")
-    error, freedom = combined_error(*errors)
-    return float(stats.t.isf((0.025, 0.2), freedom).sum()) * error
+    joint_error, freedom = combined_error(*errors)
+    return float(stats.t.isf((0.025, 0.2), freedom).sum()) * joint_error
 
 
-def defined(values: ArrayLike) -> Numbers:
+def without_nan(values: ArrayLike) -> Numbers:
     """The values that are not NaN, flat."""
-    numbers = np.asarray(values, dtype=np.float64).reshape(-1)
-    return numbers[~np.isnan(numbers)]
+    flat_values = np.asarray(values, dtype=np.float64).reshape(-1)
+    return flat_values[~np.isnan(flat_values)]
 
 
 def holm(p_values: ArrayLike) -> Numbers:
     """p-values corrected for their number (Holm 1979); NaN counts as no test."""
-    ordered = pd.Series(np.asarray(p_values, dtype=float)).sort_values()
-    steps: pd.Series = ordered.mul(ordered.count() - np.arange(len(ordered)))
-    return steps.cummax().clip(upper=1.0).sort_index().to_numpy(dtype=np.float64)
+    ordered_p = pd.Series(np.asarray(p_values, dtype=float)).sort_values()
+    corrected_steps: pd.Series = ordered_p.mul(ordered_p.count() - np.arange(len(ordered_p)))
+    return corrected_steps.cummax().clip(upper=1.0).sort_index().to_numpy(dtype=np.float64)
 
 
 def _changes(first: ArrayLike, second: ArrayLike) -> ArrayLike:
@@ -325,13 +347,13 @@ def _changes(first: ArrayLike, second: ArrayLike) -> ArrayLike:
 
 def _rounded(values: ArrayLike) -> ArrayLike:
     """1 - 1e-16 is 1."""
-    return values.round(12) if isinstance(values, pd.Series) else np.round(defined(values), 12)
+    return values.round(12) if isinstance(values, pd.Series) else np.round(without_nan(values), 12)
 
 
 def _t_interval(units: Units) -> Estimate:
     error, freedom = standard_error(units)
-    half = float(stats.t.isf(LEVEL / 2, freedom)) * error if error > 1e-12 else float("nan")
-    return Estimate(units.mean, units.mean - half, units.mean + half, units.records)
+    half_width = float(stats.t.isf(LEVEL / 2, freedom)) * error if error > 1e-12 else float("nan")
+    return Estimate(units.mean, units.mean - half_width, units.mean + half_width, units.records)
 
 
 def _t_test(units: Units, level: float) -> float:
@@ -349,11 +371,11 @@ def _sign_flips(units: Units) -> tuple[float, float, float]:
     between the means of that part and of the rest (Hartigan 1969). Each pattern is thus a range, p the share
     of the ranges that hold zero, and the interval all δ that 5 % of the ranges hold.
     """
-    flipped = _sign_patterns(int((units.sums != 0).sum()), int((units.sums == 0).sum()))
+    is_flipped = _sign_patterns(int((units.sums != 0).sum()), int((units.sums == 0).sum()))
     # Those that change come first, as in a pattern.
     order = np.argsort(units.sums == 0, kind="stable")
-    part_sums = flipped @ units.sums[order]  # [patterns]
-    part_sizes = flipped @ units.sizes[order]
+    part_sums = is_flipped @ units.sums[order]  # [patterns]
+    part_sizes = is_flipped @ units.sizes[order]
     with np.errstate(invalid="ignore", divide="ignore"):
         part_means = part_sums / part_sizes
         other_means = (units.sums.sum() - part_sums) / (units.sizes.sum() - part_sizes)
@@ -363,9 +385,9 @@ def _sign_flips(units: Units) -> tuple[float, float, float]:
     is_whole = (part_sizes == 0) | (part_sizes == units.sizes.sum())  # as far from any δ
     lows = np.where(is_whole, -np.inf, np.minimum(part_means, other_means))
     highs = np.where(is_whole, np.inf, np.maximum(part_means, other_means))
-    last = int(np.ceil(LEVEL * len(lows) - 1e-9)) - 1
-    low = float(np.partition(lows, last)[last])
-    high = -float(np.partition(-highs, last)[last])
+    last_rank = int(np.ceil(LEVEL * len(lows) - 1e-9)) - 1
+    low = float(np.partition(lows, last_rank)[last_rank])
+    high = -float(np.partition(-highs, last_rank)[last_rank])
     return float(((lows <= 0) & (highs >= 0)).mean()), low, high
 
 
@@ -376,14 +398,14 @@ def _sign_patterns(changed: int, unchanged: int) -> Numbers:
     Signs of units that do not change matter for δ ≠ 0 alone: they are drawn.
     """
     generator = np.random.default_rng(0)
-    count = changed + unchanged
+    unit_count = changed + unchanged
     if 2**changed > _SIGN_PATTERNS:
-        drawn = generator.integers(2, size=(_DRAWN_PATTERNS, count))
-        return np.vstack([np.zeros(count), drawn]).astype(np.float64)
-    every = (np.arange(2**changed)[:, None] >> np.arange(changed)) & 1
-    if 2**count <= _SIGN_PATTERNS:
-        return ((np.arange(2**count)[:, None] >> np.arange(count)) & 1).astype(np.float64)
-    repeats = -(-_DRAWN_PATTERNS // len(every))
-    every = np.tile(every, (repeats, 1))
-    others = generator.integers(2, size=(len(every), unchanged))
-    return np.hstack([every, others]).astype(np.float64)
+        drawn_patterns = generator.integers(2, size=(_DRAWN_PATTERNS, unit_count))
+        return np.vstack([np.zeros(unit_count), drawn_patterns]).astype(np.float64)
+    all_patterns = (np.arange(2**changed)[:, None] >> np.arange(changed)) & 1
+    if 2**unit_count <= _SIGN_PATTERNS:
+        return ((np.arange(2**unit_count)[:, None] >> np.arange(unit_count)) & 1).astype(np.float64)
+    repeats = -(-_DRAWN_PATTERNS // len(all_patterns))
+    all_patterns = np.tile(all_patterns, (repeats, 1))
+    drawn_for_others = generator.integers(2, size=(len(all_patterns), unchanged))
+    return np.hstack([all_patterns, drawn_for_others]).astype(np.float64)

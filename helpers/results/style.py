@@ -61,11 +61,15 @@ def without_mathematics(text: str) -> str:
 def with_caption(fig: Figure, finding: str, caption: str) -> Figure:
     """The figure under the finding it shows, what it is drawn from in small print below the panels."""
     width = fig.get_figwidth()
-    title = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
-    small = [part for line in caption.splitlines() for part in textwrap.wrap(line, int(18 * width))]
-    fig.suptitle(without_mathematics("\n".join(title)), x=0.01, ha="left", fontsize=10)
+    finding_lines = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
+    caption_lines = [
+        caption_line
+        for caption_paragraph in caption.splitlines()
+        for caption_line in textwrap.wrap(caption_paragraph, int(18 * width))
+    ]
+    fig.suptitle(without_mathematics("\n".join(finding_lines)), x=0.01, ha="left", fontsize=10)
     fig.supxlabel(
-        without_mathematics("\n".join(small)), x=0.01, ha="left", fontsize=7, color="0.35"
+        without_mathematics("\n".join(caption_lines)), x=0.01, ha="left", fontsize=7, color="0.35"
     )
     return fig
 
@@ -75,24 +79,32 @@ def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path
     folder = folder or figures_folder()
     folder.mkdir(parents=True, exist_ok=True)
     plt.close(fig)  # of pyplot's figures; it is drawn all the same
-    png, svg = (folder / f"{file_name(name)}.{kind}" for kind in ("png", "svg"))
+    png_file = folder / f"{file_name(name)}.png"
+    svg_file = folder / f"{file_name(name)}.svg"
     with in_style():  # some of it matters only now: fonts, resolution
-        fig.savefig(png, metadata={"Software": None})
-        fig.savefig(svg, metadata={"Date": None})
-    return [png, svg]
+        fig.savefig(png_file, metadata={"Software": None})
+        fig.savefig(svg_file, metadata={"Date": None})
+    return [png_file, svg_file]
 
 
-def marked(
-    axes: Axes, places: ArrayLike, table: pd.DataFrame, *, across: bool = False, **look: Any
+def draw_intervals(
+    axes: Axes,
+    positions: ArrayLike,
+    intervals: pd.DataFrame,
+    *,
+    across: bool = False,
+    **mark_style: Any,
 ) -> None:
     """Marks with their 95 % intervals (mean, low, high), at one place a row; a missing end has no whisker.
 
     ``across``: values lie along the horizontal axis.
     """
-    mean, low, high = (table[name].to_numpy(float) for name in ("mean", "low", "high"))
-    sides = np.nan_to_num(np.clip([mean - low, high - mean], 0, None))
-    style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, **look}
+    means = intervals["mean"].to_numpy(float)
+    lows = intervals["low"].to_numpy(float)
+    highs = intervals["high"].to_numpy(float)
+    distances_to_ends = np.nan_to_num(np.clip([means - lows, highs - means], 0, None))
+    error_bar_style: dict[str, Any] = {"elinewidth": 0.8, "capsize": 2, **mark_style}
     if across:
-        axes.errorbar(mean, places, xerr=sides, **style)
+        axes.errorbar(means, positions, xerr=distances_to_ends, **error_bar_style)
     else:
-        axes.errorbar(places, mean, yerr=sides, **style)
+        axes.errorbar(positions, means, yerr=distances_to_ends, **error_bar_style)

@@ -42,12 +42,12 @@ class Evidence:
     @property
     def measure(self) -> str:
         """What is compared, in words: ``AFF hard, ROME: APP - plain``, ``ES - 90, ROME``."""
-        sides = f"{self.higher} - {self.lower}" if self.higher else f"- {self.lower}"
+        compared_sides = f"{self.higher} - {self.lower}" if self.higher else f"- {self.lower}"
         metric = self.metric.replace("_", " ")
         if self.editor:
-            return f"{metric}, {self.editor}: {sides}"
-        compared = f"{metric} {sides}" if metric else sides
-        return f"{compared}, {self.methods}" if self.methods else compared
+            return f"{metric}, {self.editor}: {compared_sides}"
+        metric_and_sides = f"{metric} {compared_sides}" if metric else compared_sides
+        return f"{metric_and_sides}, {self.methods}" if self.methods else metric_and_sides
 
     @property
     def difference(self) -> Estimate:
@@ -76,35 +76,39 @@ def mark(contrast: Contrast, *, higher_is_better: bool) -> str:
     return "†" if (contrast.difference.mean > 0) == higher_is_better else "‡"
 
 
-def survivors(verdicts: Sequence[str], p_values: Sequence[float]) -> list[str]:
+def verdicts_after_holm(verdicts: Sequence[str], p_values: Sequence[float]) -> list[str]:
     """The verdicts of several tests after Holm's correction for their number."""
     corrected = zip(verdicts, holm(p_values), strict=True)
     return [verdict if p_value < LEVEL else INCONCLUSIVE for verdict, p_value in corrected]
 
 
 def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
-    """``survivors`` of the evidence of one run. A family is what is tested for one of its findings."""
+    """``verdicts_after_holm`` of one run's evidence. A family is what is tested for one of its findings."""
     verdicts = [""] * len(evidence)
     for finding in dict.fromkeys(item.finding for item in evidence):
-        family = [place for place, item in enumerate(evidence) if item.finding == finding]
-        tested = [evidence[place] for place in family]
-        kept = survivors([e.verdict for e in tested], [e.contrast.p_value for e in tested])
-        for place, verdict in zip(family, kept, strict=True):
-            verdicts[place] = verdict
+        family = [index for index, item in enumerate(evidence) if item.finding == finding]
+        verdicts_alone = [evidence[index].verdict for index in family]
+        p_values = [evidence[index].contrast.p_value for index in family]
+        for index, verdict in zip(
+            family, verdicts_after_holm(verdicts_alone, p_values), strict=True
+        ):
+            verdicts[index] = verdict
     return verdicts
 
 
 def findings_table(evidence: Sequence[Evidence]) -> ShownTable:
     """Evidence as text, in points, with Holm's correction for all tests of the same finding."""
     columns = ["finding", "measure", "difference", "n", "verdict"]
-    rows = [
-        (e.finding, e.measure, in_points(e.difference, signed=True), e.difference.n, e.words)
-        for e in evidence
-    ]
-    table = pd.DataFrame(rows, columns=columns).assign(Holm=corrected_verdicts(evidence))
-    least = [100 * detectable(*e.samples) for e in evidence]
-    shown = with_power(table, least, table["n"], unit=" points")
-    return with_relations(shown, (sample for e in evidence for sample in e.samples))
+    rows_of_evidence = []
+    for item in evidence:
+        difference = in_points(item.difference, signed=True)
+        row = (item.finding, item.measure, difference, item.difference.n, item.words)
+        rows_of_evidence.append(row)
+    table = pd.DataFrame(rows_of_evidence, columns=columns)
+    table = table.assign(Holm=corrected_verdicts(evidence))
+    least_detectable = [100 * detectable(*item.samples) for item in evidence]
+    shown = with_power(table, least_detectable, table["n"], unit=" points")
+    return with_relations(shown, (sample for item in evidence for sample in item.samples))
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:
@@ -112,25 +116,27 @@ def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) 
     if np.isnan(estimate.mean):
         return "n/a"
     sign = "+z" if signed else "z"  # z: no minus before a zero
-    mean, low, high = (
+    mean_text, low_text, high_text = (
         f"{value:{sign}.{digits}f}" for value in (estimate.mean, estimate.low, estimate.high)
     )
-    return mean if np.isnan(estimate.low) else f"{mean} [{low}, {high}]"
+    return mean_text if np.isnan(estimate.low) else f"{mean_text} [{low_text}, {high_text}]"
 
 
 def in_points(estimate: Estimate, *, signed: bool = False) -> str:
     """A fraction in percent: ``87.6 ± 3.9``, or ``97.2 [92.2, 99.4]`` where the sides differ."""
-    mean, low, high = (100 * value for value in (estimate.mean, estimate.low, estimate.high))
-    text = with_interval(Estimate(mean, low, high, estimate.n), digits=1, signed=signed)
+    mean = 100 * estimate.mean
+    low = 100 * estimate.low
+    high = 100 * estimate.high
+    interval_text = with_interval(Estimate(mean, low, high, estimate.n), digits=1, signed=signed)
     if abs((high - mean) - (mean - low)) < 0.1:
-        return f"{text.partition(' ')[0]} ± {(high - low) / 2:.1f}"
-    return text
+        return f"{interval_text.partition(' ')[0]} ± {(high - low) / 2:.1f}"
+    return interval_text
 
 
 def caption(source: Mapping[str, Any], *parts: str) -> str:
     """How a table or figure was made: model, the given parts (not the empty ones), dtype and device."""
-    made = f"{source['dtype']} on {source['device']}"
-    return ", ".join(filter(None, [f"ours: {model_words(source['model'])}", *parts, made]))
+    made_on = f"{source['dtype']} on {source['device']}"
+    return ", ".join(filter(None, [f"ours: {model_words(source['model'])}", *parts, made_on]))
 
 
 def published_table(name: str) -> pd.DataFrame:
@@ -138,8 +144,9 @@ def published_table(name: str) -> pd.DataFrame:
 
     ``significant`` is PEAK's †, missing where it tests nothing; ``note`` tells how to read a number.
     """
-    table = pd.read_csv(PACKAGED / "published" / f"{name}.csv", dtype=str, keep_default_na=False)
-    if "significant" in table:
-        marks = {"yes": True, "no": False}
-        table["significant"] = table["significant"].map(marks).astype("boolean")
-    return table.astype({"value": "float64"})
+    csv_file = PACKAGED / "published" / f"{name}.csv"
+    printed_numbers = pd.read_csv(csv_file, dtype=str, keep_default_na=False)
+    if "significant" in printed_numbers:
+        is_significant = printed_numbers["significant"].map({"yes": True, "no": False})
+        printed_numbers["significant"] = is_significant.astype("boolean")
+    return printed_numbers.astype({"value": "float64"})

@@ -14,8 +14,8 @@ def stratified(records: Sequence[Any], seed: int) -> list[Any]:
     """Records in random order such that the first n, for every n, are a sample stratified by relation
     (Webster's proportional allocation): a relation's i-th record (from 0) comes at (i + 1/2) / size.
     """
-    mixed = pd.Series(records, dtype=object)
-    mixed = mixed.sample(frac=1, random_state=seed)
-    strata = mixed.groupby([r.relation for r in mixed])
-    places = (strata.cumcount() + 0.5) / strata.transform("size")
-    return list(mixed[places.sort_values(kind="stable").index])
+    shuffled_records = pd.Series(records, dtype=object)
+    shuffled_records = shuffled_records.sample(frac=1, random_state=seed)
+    records_by_relation = shuffled_records.groupby([record.relation for record in shuffled_records])
+    relative_places = (records_by_relation.cumcount() + 0.5) / records_by_relation.transform("size")
+    return list(shuffled_records[relative_places.sort_values(kind="stable").index])

@@ -175,7 +175,7 @@ def score_continuations(
             )
         key = (owner_of_pair[number], tuple(context))
         pairs_of_context.setdefault(key, []).append(number)
-    asked = []
+    scored_contexts = []
     contexts = [context for _, context in pairs_of_context]
     owners_of_contexts = [owner for owner, _ in pairs_of_context]
     prefixed = with_prefixes(lm, contexts, on_device, owners_of_contexts)
@@ -183,7 +183,7 @@ def score_continuations(
         answers = [tuple(continuations[n][1]) for n in pairs_of_context[owner, context]]
         longest = max(len(ids) for ids in answers)
         check_length(lm, lm.tokenizer.decode(prompt[:60]), len(prompt) + longest - 1)
-        asked.append(
+        scored_contexts.append(
             _Asked(
                 owner=owner,
                 prompt=prompt,
@@ -193,7 +193,7 @@ def score_continuations(
                 is_gated=owner >= 0 and on_device[owner].is_gated,
             )
         )
-    table = _scores(lm, asked, on_device, progress=progress)
+    table = _scores(lm, scored_contexts, on_device, progress=progress)
     pair_of_row = [number for numbers in pairs_of_context.values() for number in numbers]
     table.index = pd.Index(pair_of_row, dtype=int)
     return table.drop(columns=["question", "answer"]).sort_index()
@@ -220,33 +220,33 @@ def with_prefixes(
 
 
 def _scores(
-    lm: LanguageModel, asked: Sequence[_Asked], edits: Sequence[Edit], *, progress: bool
+    lm: LanguageModel, questions: Sequence[_Asked], edits: Sequence[Edit], *, progress: bool
 ) -> pd.DataFrame:
     """The table that ``score_answers`` returns."""
     table = pd.DataFrame(
         [
             (number, answer, len(ids))
-            for number, question in enumerate(asked)
+            for number, question in enumerate(questions)
             for answer, ids in enumerate(question.answers)
         ],
         columns=["question", "answer", "tokens"],
     )
-    rows = _packed_rows(asked)
-    prompts = [question.prompt for question in asked]
-    owners = [question.owner for question in asked]
+    packed_rows = _packed_rows(questions)
+    prompts = [question.prompt for question in questions]
+    owners = [question.owner for question in questions]
     beforehand = decided_beforehand(lm, edits, owners, prompts)
     sums = np.zeros(len(table))
     top_counts = np.zeros(len(table))
 
     def score(row_indices: Sequence[int]) -> None:
-        batch = [rows[i] for i in row_indices]
+        batch = [packed_rows[row_index] for row_index in row_indices]
         decisions = {} if beforehand is None else beforehand
-        scores = _score_rows(lm, batch, edits, len(asked), decisions)
+        scores = _score_rows(lm, batch, edits, len(questions), decisions)
         np.add.at(sums, scores.answers, scores.log_probabilities)
         np.add.at(top_counts, scores.answers, scores.is_top)
 
     budget = tokens_at_once(lm, 4096, gradients=False)
-    batches = list(token_batches([len(row.forest) for row in rows], budget))
+    batches = list(token_batches([len(row.forest) for row in packed_rows], budget))
     for batch in tqdm(batches, unit="batch", desc="scoring", disable=not progress):
         run_halving(batch, score)
     return table.assign(sum=sums, mean=sums / table["tokens"], top=top_counts)
@@ -268,11 +268,11 @@ def _asked(
         ]
         prefixed_ids = tokenised(lm, prefixed_questions)
     is_gated = [edit.is_gated for edit in edits]
-    asked = []
+    token_questions = []
     for number, (prompt, answers) in enumerate(prefixed_ids):
         bare_prompt, _ = bare_ids[number]
         owner = owners[number]
-        asked.append(
+        token_questions.append(
             _Asked(
                 owner=owner,
                 prompt=prompt,
@@ -282,7 +282,7 @@ def _asked(
                 is_gated=owner >= 0 and is_gated[owner],
             )
         )
-    return asked
+    return token_questions
 
 
 def resolve_owners(

@@ -48,13 +48,13 @@ def starts(text: str, name: str) -> Iterator[int]:
     does one between two numbers ("1914-1918"), a long dash or an apostrophe ("Paris's", "l'Afrique").
     """
     text, name = unaccented(text), unaccented(name)
-    folded, wanted = text.casefold(), name.casefold()
-    start = folded.find(wanted) if wanted else -1
+    folded_text, folded_name = text.casefold(), name.casefold()
+    start = folded_text.find(folded_name) if folded_name else -1
     while start >= 0:
-        end = start + len(wanted)
+        end = start + len(folded_name)
         if _is_whole(text, start, end) and not _in_longer_name(text, start, end, name):
             yield start
-        start = folded.find(wanted, start + 1)
+        start = folded_text.find(folded_name, start + 1)
 
 
 @lru_cache(4096)  # the same texts and names are compared with each other many times

@@ -13,11 +13,11 @@ from tqdm import tqdm
 
 from helpers import UserError
 from helpers.doctor import Finding, Kind, needs_of
-from helpers.execute import ROW
+from helpers.execute import OUTCOME
 from helpers.paths import RUNS, write_whole, written_whole
 from helpers.processes import span_in_words
 from helpers.sweeps.engines import Engine, local_engine, slurm_engine
-from helpers.sweeps.matrix import Group, Job, expand, read_sweep
+from helpers.sweeps.matrix import Job, JobGroup, expand, read_sweep
 from helpers.values import params_of
 
 _AFTER_A_KILL = (
@@ -48,16 +48,18 @@ def run_file(
     """
     sweep = read_sweep(file)
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(sweep, source=str(file), folder=folder, download=not dry_run)
+    job_groups = expand(sweep, source=str(file), folder=folder, download=not dry_run)
     if dry_run:
-        needs = list(_lines_of_needs(file, groups, engine, workers))
-        shell_lines = [f"runs in the cluster's shell: {text}" for text in sweep.shell]
-        return [*status_lines(status(groups)), *needs, *shell_lines], False
-    for group in groups:
-        run = group.table.run
+        lines_of_needs = list(_lines_of_needs(file, job_groups, engine, workers))
+        shell_lines = [
+            f"runs in the cluster's shell: {shell_command}" for shell_command in sweep.shell
+        ]
+        return [*status_lines(status(job_groups)), *lines_of_needs, *shell_lines], False
+    for job_group in job_groups:
+        run = job_group.table_job.run
         for editor in sweep.editors:  # each is a run of its own
             params_of(run.notebook, {**run.params, "methods": [editor]}).check(file)
-    device = groups[0].table.run.params["device"]
+    device = job_groups[0].table_job.run.params["device"]
     if sweep.shell and not allow_shell:
         raise UserError(
             f"{file} has commands for a cluster's shell ({'; '.join(sweep.shell)}): read them,"
@@ -69,28 +71,28 @@ def run_file(
     else:
         chosen_engine = local_engine(device, workers)
     with sole_use(folder):
-        run_sweep(groups, chosen_engine, resume=resume)
-        table = status(groups)
-        lines = [*status_lines(table), *merged_tables(groups, folder / "tables.csv")]
-    return lines, bool((table["state"] != "done").any())
+        run_sweep(job_groups, chosen_engine, resume=resume)
+        states = status(job_groups)
+        lines = [*status_lines(states), *merged_tables(job_groups, folder / "tables.csv")]
+    return lines, bool((states["state"] != "done").any())
 
 
 def _lines_of_needs(
-    file: Path, groups: Sequence[Group], engine: str, workers: int | None
+    file: Path, job_groups: Sequence[JobGroup], engine: str, workers: int | None
 ) -> Iterator[str]:
     """What the doctor finds about the runs, each once; a ``UserError`` for what can run nowhere."""
-    here = engine == "local"
+    runs_here = engine == "local"
     findings: list[Finding] = []
-    for group in groups:
-        run = group.table.run
+    for job_group in job_groups:
+        run = job_group.table_job.run
         on_gpu = run.params["device"].startswith("cuda")
-        copies = 1 if on_gpu else workers or 1  # of the model on one device
+        copies_of_model = 1 if on_gpu else workers or 1  # of the model on one device
         params = params_of(run.notebook, run.params)
-        findings += needs_of(params, here=here, copies=copies)
+        findings += needs_of(params, here=runs_here, copies=copies_of_model)
     distinct_findings = list(dict.fromkeys(findings))
-    wrong = [finding.text for finding in distinct_findings if finding.kind is Kind.WRONG]
-    if wrong:
-        raise UserError(f"{file}: " + "; ".join(wrong))
+    texts_of_wrong = [finding.text for finding in distinct_findings if finding.kind is Kind.WRONG]
+    if texts_of_wrong:
+        raise UserError(f"{file}: " + "; ".join(texts_of_wrong))
     for finding in distinct_findings:
         # A plan may be for another machine: what this one lacks does not refuse it.
         yield f"before it can run here: {finding.text}" if finding.is_problem else str(finding)
@@ -99,15 +101,15 @@ def _lines_of_needs(
 def progress_of(file: Path, *, folder: Path | None = None) -> list[str]:
     """Lines about how far a sweep is, and whether it runs now; nothing is run or written."""
     folder = folder or RUNS / "sweeps" / file.stem
-    groups = expand(read_sweep(file), source=str(file), folder=folder, download=False)
+    job_groups = expand(read_sweep(file), source=str(file), folder=folder, download=False)
     if not folder.is_dir():
         return [f"{file} was never started in {folder}; start it: python -m helpers sweep {file}"]
     try:
         with sole_use(folder):
-            state = "no sweep is running; resume it with --resume"
+            activity = "no sweep is running; resume it with --resume"
     except UserError:
-        state = "a sweep is running"
-    return [*status_lines(status(groups)), state]
+        activity = "a sweep is running"
+    return [*status_lines(status(job_groups)), activity]
 
 
 @contextmanager
@@ -123,76 +125,82 @@ def sole_use(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def run_sweep(groups: Sequence[Group], engine: Engine, *, resume: bool = False) -> None:
+def run_sweep(job_groups: Sequence[JobGroup], engine: Engine, *, resume: bool = False) -> None:
     """Run all jobs; afterwards ``status`` tells how they ended.
 
     Shards wait for what they share, and run without it where it fails: each then reports what is wrong. A
     table whose shards are not all done is omitted: it would make the missing edits one by one. Without
     ``resume`` finished runs run again, which is quick: records in the store are not computed again.
     """
-    for job in _jobs_of(groups):
-        text = yaml.safe_dump(job.run.params, sort_keys=False, allow_unicode=True)
+    for job in _jobs_of(job_groups):
+        params_yaml = yaml.safe_dump(job.run.params, sort_keys=False, allow_unicode=True)
         job.run.params_file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(job.run.params_file, f"# Written by python -m helpers sweep.\n{text}")
+        write_whole(job.run.params_file, f"# Written by python -m helpers sweep.\n{params_yaml}")
 
-    def run(jobs: Sequence[Job]) -> None:
-        pending = [job for job in jobs if not (resume and job.done)]
+    def run_jobs(jobs_of_stage: Sequence[Job]) -> None:
+        pending = [job for job in jobs_of_stage if not (resume and job.done)]
         for job in pending:  # an earlier outcome is not this one's
-            (job.run.output_folder / ROW).unlink(missing_ok=True)
+            (job.run.output_folder / OUTCOME).unlink(missing_ok=True)
             job.run.output.unlink(missing_ok=True)
         for _ in tqdm(engine(pending), total=len(pending), unit="run", desc="sweep"):
             pass
 
-    def shards_are_done(group: Group) -> bool:
-        return all(job.done for job in group.shards)
+    def shards_are_done(job_group: JobGroup) -> bool:
+        return all(job.done for job in job_group.shard_jobs)
 
-    unfinished = [group for group in groups if not (resume and shards_are_done(group))]
-    run([job for group in unfinished for job in group.shared])
-    run([job for group in groups for job in group.shards])
-    run([group.table for group in groups if shards_are_done(group)])
-
-
-def _jobs_of(groups: Sequence[Group]) -> list[Job]:
-    return [job for group in groups for job in group.jobs]
+    unfinished = [
+        job_group for job_group in job_groups if not (resume and shards_are_done(job_group))
+    ]
+    run_jobs([job for job_group in unfinished for job in job_group.shared_jobs])
+    run_jobs([job for job_group in job_groups for job in job_group.shard_jobs])
+    run_jobs([job_group.table_job for job_group in job_groups if shards_are_done(job_group)])
 
 
-def status(groups: Sequence[Group]) -> pd.DataFrame:
+def _jobs_of(job_groups: Sequence[JobGroup]) -> list[Job]:
+    return [job for job_group in job_groups for job in job_group.jobs]
+
+
+def status(job_groups: Sequence[JobGroup]) -> pd.DataFrame:
     """How each run is doing, a row a run.
 
     Columns: run, edits, state (waiting, unfinished, done, failed), seconds, error (what went wrong) and
     notebook (the executed one).
     """
-    rows = []
-    for job in _jobs_of(groups):
-        notebook = job.run.output
+    rows_of_jobs = []
+    for job in _jobs_of(job_groups):
+        executed_notebook = job.run.output
         seconds: float | None = None
         error = ""
-        if row := job.run.row():
-            state = row.status
-            seconds = row.seconds
-            error = row.error
+        if outcome := job.run.outcome():
+            state = outcome.status
+            seconds = outcome.seconds
+            error = outcome.error
         else:
-            state = "unfinished" if notebook.exists() else "waiting"
-        rows.append((job.name, job.edits, state, seconds, error, str(notebook)))
-    return pd.DataFrame(rows, columns=["run", "edits", "state", "seconds", "error", "notebook"])
+            state = "unfinished" if executed_notebook.exists() else "waiting"
+        rows_of_jobs.append((job.name, job.edits, state, seconds, error, str(executed_notebook)))
+    return pd.DataFrame(
+        rows_of_jobs, columns=["run", "edits", "state", "seconds", "error", "notebook"]
+    )
 
 
-def status_lines(table: pd.DataFrame) -> Iterator[str]:
+def status_lines(states: pd.DataFrame) -> Iterator[str]:
     """The table of ``status``, each failure with its reason and notebook, and what is left."""
-    shown = table[["run", "edits", "state", "seconds"]].astype({"seconds": float})
-    yield shown.to_string(index=False, na_rep="-")
-    for row in table[table["state"] == "failed"].itertuples():
-        error = str(row.error).replace("\n", "\n    ")
-        yield f"failed: {row.run}: {error}\n  notebook: {row.notebook}"
-    was_killed = table["error"].str.startswith("DeadKernelError")
-    if (was_killed | (table["state"] == "unfinished")).any():
+    shown_columns = states[["run", "edits", "state", "seconds"]].astype({"seconds": float})
+    yield shown_columns.to_string(index=False, na_rep="-")
+    for failed_run in states[states["state"] == "failed"].itertuples():
+        indented_error = str(failed_run.error).replace("\n", "\n    ")
+        yield f"failed: {failed_run.run}: {indented_error}\n  notebook: {failed_run.notebook}"
+    was_killed = states["error"].str.startswith("DeadKernelError")
+    if (was_killed | (states["state"] == "unfinished")).any():
         yield _AFTER_A_KILL
-    counts = table["state"].value_counts()
-    yield f"{len(table)} runs: " + ", ".join(f"{count} {state}" for state, count in counts.items())
-    done_runs = table[table["state"] == "done"]
+    runs_by_state = states["state"].value_counts()
+    yield f"{len(states)} runs: " + ", ".join(
+        f"{count} {state}" for state, count in runs_by_state.items()
+    )
+    done_runs = states[states["state"] == "done"]
     edits_done = done_runs["edits"].sum()
-    edits_left = table["edits"].sum() - edits_done
-    last_line = f"{edits_left:,d} of {table['edits'].sum():,d} edits left"
+    edits_left = states["edits"].sum() - edits_done
+    last_line = f"{edits_left:,d} of {states['edits'].sum():,d} edits left"
     seconds_per_edit = done_runs["seconds"].sum() / max(1, edits_done)
     if edits_left and seconds_per_edit:
         time_left = span_in_words(edits_left * seconds_per_edit)
@@ -200,23 +208,23 @@ def status_lines(table: pd.DataFrame) -> Iterator[str]:
     yield last_line
 
 
-def merged_tables(groups: Sequence[Group], path: Path) -> Iterator[str]:
+def merged_tables(job_groups: Sequence[JobGroup], csv_file: Path) -> Iterator[str]:
     """Lines with the table of each model and data set that is done; all of them go to a CSV file."""
-    tables = []
-    for group in groups:
-        if not group.table.done:
+    editing_tables = []
+    for job_group in job_groups:
+        if not job_group.table_job.done:
             continue
-        run = group.table.run
-        model_name = run.params["model"]
-        dataset = run.params["dataset"]
+        table_run = job_group.table_job.run
+        model_name = table_run.params["model"]
+        dataset = table_run.params["dataset"]
         # "editing" is what notebook 03 calls the table of its run.
-        for file in sorted(run.tables.glob("*-editing.csv")):
-            table = pd.read_csv(file, dtype=str, keep_default_na=False)
-            yield f"\n{model_name} on {dataset}\n{table.to_string(index=False)}"
-            table.insert(0, "model", model_name)
-            table.insert(1, "dataset", dataset)
-            tables.append(table)
-    if tables:
-        with written_whole(path) as scratch:
-            pd.concat(tables).to_csv(scratch, index=False)
-        yield f"\nwritten to {path}"
+        for table_file in sorted(table_run.tables.glob("*-editing.csv")):
+            editing_table = pd.read_csv(table_file, dtype=str, keep_default_na=False)
+            yield f"\n{model_name} on {dataset}\n{editing_table.to_string(index=False)}"
+            editing_table.insert(0, "model", model_name)
+            editing_table.insert(1, "dataset", dataset)
+            editing_tables.append(editing_table)
+    if editing_tables:
+        with written_whole(csv_file) as scratch:
+            pd.concat(editing_tables).to_csv(scratch, index=False)
+        yield f"\nwritten to {csv_file}"

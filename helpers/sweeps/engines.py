@@ -51,9 +51,9 @@ def local_engine(device: str, workers: int | None = None) -> Engine:
     return run
 
 
-def worker_environments(device: str, count: int | None = None) -> list[Environment]:
-    """One environment per worker: with cuda for each visible GPU, ``count`` at most."""
-    cpu_environments = shared_cores(1 if count is None else count)
+def worker_environments(device: str, worker_count: int | None = None) -> list[Environment]:
+    """One environment per worker: with cuda for each visible GPU, ``worker_count`` at most."""
+    cpu_environments = shared_cores(1 if worker_count is None else worker_count)
     if not device.startswith("cuda"):
         return cpu_environments
     if device != "cuda":
@@ -65,12 +65,14 @@ def worker_environments(device: str, count: int | None = None) -> list[Environme
 
     every_gpu = ",".join(map(str, range(torch.cuda.device_count())))
     visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", every_gpu)
-    gpus = [gpu for gpu in visible_gpus.split(",") if gpu.strip()]
-    if not gpus:
+    gpu_names = [gpu_name for gpu_name in visible_gpus.split(",") if gpu_name.strip()]
+    if not gpu_names:
         raise UserError(f"device {device!r}: torch sees no GPU; use cpu")
-    if count is not None and count > len(gpus):
-        raise UserError(f"{count} workers, but {len(gpus)} GPUs: a GPU holds one run at a time")
-    return [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus[:count]]
+    if worker_count is not None and worker_count > len(gpu_names):
+        raise UserError(
+            f"{worker_count} workers, but {len(gpu_names)} GPUs: a GPU holds one run at a time"
+        )
+    return [{"CUDA_VISIBLE_DEVICES": gpu_name} for gpu_name in gpu_names[:worker_count]]
 
 
 def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
@@ -90,9 +92,9 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
         )
         queued_before = _queue() or set()
         to_submit = [job for job in jobs if task_number_of_job.get(job.key) not in queued_before]
-        numbers = _submit(to_submit, folder, options)
-        for job, number in zip(to_submit, numbers, strict=True):
-            task_number_of_job[job.key] = number
+        task_numbers = _submit(to_submit, folder, options)
+        for job, task_number in zip(to_submit, task_numbers, strict=True):
+            task_number_of_job[job.key] = task_number
         write_whole(tasks_file, json.dumps(task_number_of_job))
         unreported_jobs = {task_number_of_job[job.key]: job for job in jobs}
         gone_since: dict[str, float] = {}
@@ -102,10 +104,13 @@ def slurm_engine(folder: Path, options: Mapping[str, Any]) -> Engine:
             no_longer_queued: set[str] = (
                 set() if queued_now is None else unreported_jobs.keys() - queued_now
             )
-            for number in no_longer_queued:
-                seconds_gone = checked_at - gone_since.setdefault(number, checked_at)
-                if unreported_jobs[number].run.row() is not None or seconds_gone >= PATIENCE:
-                    yield unreported_jobs.pop(number)
+            for task_number in no_longer_queued:
+                seconds_gone = checked_at - gone_since.setdefault(task_number, checked_at)
+                if (
+                    unreported_jobs[task_number].run.outcome() is not None
+                    or seconds_gone >= PATIENCE
+                ):
+                    yield unreported_jobs.pop(task_number)
             if unreported_jobs:
                 time.sleep(POLL)
 
@@ -119,11 +124,13 @@ def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> li
     try:
         executor.update_parameters(**{"name": "helpers-sweep", **options})
         # Else jobs would take after the one that the sweep is started in, if it is.
-        configuration = os.environ.get("SLURM_CONF")
-        cluster_variables = {} if configuration is None else {"SLURM_CONF": configuration}
+        slurm_configuration = os.environ.get("SLURM_CONF")
+        cluster_variables = (
+            {} if slurm_configuration is None else {"SLURM_CONF": slurm_configuration}
+        )
         with submitit.helpers.clean_env(), patch.dict(os.environ, cluster_variables):
-            tasks = executor.map_array(Task(), jobs) if jobs else []
-            return [task.job_id for task in tasks]
+            submitted_tasks = executor.map_array(Task(), jobs) if jobs else []
+            return [task.job_id for task in submitted_tasks]
     except (NameError, ValueError, TypeError, AssertionError) as error:
         raise UserError(
             f"options under slurm: {error} (submitit's names; Slurm's own begin with slurm_)"
@@ -135,5 +142,5 @@ def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> li
 def _queue() -> set[str] | None:
     """Numbers of this user's waiting and running tasks; None where the scheduler does not answer."""
     command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    return set(answer.stdout.split()) if answer.returncode == 0 else None
+    squeue = subprocess.run(command, capture_output=True, text=True, check=False)
+    return set(squeue.stdout.split()) if squeue.returncode == 0 else None

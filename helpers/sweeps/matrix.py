@@ -49,9 +49,11 @@ class Sweep(BaseModel):
     def shell(self) -> list[str]:
         """The entries of ``slurm`` that a shell would execute: submitit copies them into its script."""
         return [
-            f"{name}: {value}"
-            for name, value in self.slurm.items()
-            if name.removeprefix("slurm_") in _SHELL or "\n" in str(value) or "\\n" in repr(value)
+            f"{option}: {option_value}"
+            for option, option_value in self.slurm.items()
+            if option.removeprefix("slurm_") in _SHELL
+            or "\n" in str(option_value)
+            or "\\n" in repr(option_value)
         ]
 
 
@@ -71,26 +73,26 @@ class Job:
     @property
     def done(self) -> bool:
         """Whether the run has ended well, with these very parameters."""
-        row = self.run.row()
-        return row is not None and row.status == "done"
+        outcome = self.run.outcome()
+        return outcome is not None and outcome.status == "done"
 
 
 @dataclass(frozen=True)
-class Group:
+class JobGroup:
     """The runs of one model and data set.
 
-    ``shared`` makes what several shards need, before the first of them runs. ``table`` runs once all
+    ``shared_jobs`` make what several shards need, before the first of them runs. ``table_job`` runs once all
     shards are done.
     """
 
-    shared: tuple[Job, ...]
-    shards: tuple[Job, ...]
-    table: Job
+    shared_jobs: tuple[Job, ...]
+    shard_jobs: tuple[Job, ...]
+    table_job: Job
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """The group's jobs in the order of their stages."""
-        return (*self.shared, *self.shards, self.table)
+        return (*self.shared_jobs, *self.shard_jobs, self.table_job)
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -101,8 +103,8 @@ def read_sweep(path: Path) -> Sweep:
             raise UserError(f"{path} must be a mapping with {', '.join(Sweep.model_fields)}")
         return Sweep(**content)
     except ValidationError as error:
-        lines = error_in_words(error, known=Sweep.model_fields, noun="sweep entry")
-        raise UserError(f"{path}: {lines}") from error
+        faults = error_in_words(error, known=Sweep.model_fields, noun="sweep entry")
+        raise UserError(f"{path}: {faults}") from error
     except OSError as error:
         raise UserError(
             f"no readable sweep file {path} ({' '.join(str(error).split())}); see params/sweeps"
@@ -116,7 +118,7 @@ def expand(
     folder: Path,
     notebook: Path | None = None,
     download: bool = True,
-) -> list[Group]:
+) -> list[JobGroup]:
     """All runs of a sweep, each checked against the notebook's parameters; nothing is written.
 
     Args:
@@ -134,48 +136,60 @@ def expand(
     for editor in sweep.editors:
         method_label(editor)  # refuses an unknown one
 
-    def job(name: str, edits: int, params: dict[str, Any], cell_tag: str = "") -> Job:
+    def planned_job(
+        job_name: str, edits: int, job_params: dict[str, Any], cell_tag: str = ""
+    ) -> Job:
         # Published results are not redrawn by a sweep.
-        all_values = {"published": [], **params, **sweep.params}
-        values = validate_params(all_values, notebook, source=source)
-        file = folder / "params" / notebook.stem / f"{name}.yaml"
-        run = planned_run(file, values, notebook=notebook, folder=folder, cell_tag=cell_tag)
-        return Job(name, edits, run)
+        given_params = {"published": [], **job_params, **sweep.params}
+        checked_params = validate_params(given_params, notebook, source=source)
+        params_file = folder / "params" / notebook.stem / f"{job_name}.yaml"
+        job_run = planned_run(
+            params_file, checked_params, notebook=notebook, folder=folder, cell_tag=cell_tag
+        )
+        return Job(job_name, edits, job_run)
 
-    def shards(prefix: str, model_name: str, dataset: str, count: int) -> Iterator[Job]:
+    def shards_of_dataset(
+        job_prefix: str, model_name: str, dataset: str, dataset_size: int
+    ) -> Iterator[Job]:
         # Editors outside: the first one's runs score the unedited model for all others.
         for editor in sweep.editors:
-            for start in range(0, count, sweep.shard):
-                end = min(start + sweep.shard, count)
-                params = {
+            for first_record in range(0, dataset_size, sweep.shard):
+                end_record = min(first_record + sweep.shard, dataset_size)
+                job_params = {
                     "model": model_name,
-                    "dataset": part_name(dataset, start, end),
+                    "dataset": part_name(dataset, first_record, end_record),
                     "records": None,
                     "methods": [editor],
                 }
-                yield job(f"{prefix}_{file_name(editor)}_{start:05d}", end - start, params)
+                yield planned_job(
+                    f"{job_prefix}_{file_name(editor)}_{first_record:05d}",
+                    end_record - first_record,
+                    job_params,
+                )
 
-    groups = []
+    job_groups = []
     for dataset in sweep.datasets:
         with chdir(REPOSITORY):  # from where its runs read paths as well
-            count = record_count(dataset, limit=sweep.records, download=download)
+            dataset_size = record_count(dataset, limit=sweep.records, download=download)
         for model_name in sweep.models:
-            prefix = f"{file_name(model_name)}_{file_name(dataset)}"
+            job_prefix = f"{file_name(model_name)}_{file_name(dataset)}"
             all_params: dict[str, Any] = {
                 "model": model_name,
                 "dataset": dataset,
                 "records": sweep.records,
                 "methods": list(sweep.editors),
             }
-            shard_jobs = tuple(shards(prefix, model_name, dataset, count))
+            shard_jobs = tuple(shards_of_dataset(job_prefix, model_name, dataset, dataset_size))
             shared_jobs: tuple[Job, ...] = ()
             if len(shard_jobs) > 1:
-                shared_jobs = (job(f"{prefix}_{SHARED}", 0, all_params, SHARED),)
-            table_job = job(f"{prefix}_table", 0, all_params)
-            groups.append(Group(shared_jobs, shard_jobs, table_job))
-    counts = Counter(planned.name for group in groups for planned in group.jobs)
-    if repeated := sorted(name for name, number in counts.items() if number > 1):
+                shared_jobs = (planned_job(f"{job_prefix}_{SHARED}", 0, all_params, SHARED),)
+            table_job = planned_job(f"{job_prefix}_table", 0, all_params)
+            job_groups.append(JobGroup(shared_jobs, shard_jobs, table_job))
+    name_counts = Counter(job.name for job_group in job_groups for job in job_group.jobs)
+    if repeated_names := sorted(
+        job_name for job_name, times_used in name_counts.items() if times_used > 1
+    ):
         raise UserError(
-            f"{source}: two runs would both be called {repeated[0]}; drop one of the two"
+            f"{source}: two runs would both be called {repeated_names[0]}; drop one of the two"
         )
-    return groups
+    return job_groups

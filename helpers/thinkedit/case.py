@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -29,8 +29,8 @@ STATES: dict[str, tuple[Any, Any]] = {
     "lost": (_LOST, "--"),
     "unknown": ("0.75", ":"),
 }
-_BOX: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-_ARROW: dict[str, Any] = {
+_CENTRED_TEXT: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+_ARROW_STYLE: dict[str, Any] = {
     "arrowstyle": "-|>",
     "mutation_scale": 8,
     "shrinkA": 0,
@@ -39,86 +39,121 @@ _ARROW: dict[str, Any] = {
 }
 
 
-def edge_states(edit: EditedGraph, facts: pd.DataFrame) -> dict[str, EdgeStates]:
+def edge_states(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[str, EdgeStates]:
     """State of every edge "before" ("known", "unknown") and "after" (``state_of``), by any fact of it."""
-    keys = [Triplet.of(fact).key for fact in edit.facts]
-    mine = facts[facts["case_id"] == edit.case_id].sort_values("item")
-    edges = mine.assign(subject=[k[0] for k in keys], object=[k[2] for k in keys])
-    groups = edges.groupby(["subject", "object"], sort=False)
-    known = groups[["known_before", "known_after"]].any()
+    triplet_keys = [Triplet.of(fact).key for fact in edit.facts]
+    facts_of_edit = fact_probabilities[fact_probabilities["case_id"] == edit.case_id].sort_values(
+        "item"
+    )
+    subjects = [subject for subject, _, _ in triplet_keys]
+    objects = [object_node for _, _, object_node in triplet_keys]
+    facts_with_ends = facts_of_edit.assign(subject=subjects, object=objects)
+    facts_by_edge = facts_with_ends.groupby(["subject", "object"], sort=False)
+    known_by_edge = facts_by_edge[["known_before", "known_after"]].any()
     before = {}
     after = {}
-    for (subject, goal), once, still in known.itertuples():
-        before[subject, goal] = "known" if once else "unknown"
-        after[subject, goal] = state_words(once, still)
+    for (subject_node, object_node), known_before, known_after in known_by_edge.itertuples():
+        before[subject_node, object_node] = "known" if known_before else "unknown"
+        after[subject_node, object_node] = state_words(known_before, known_after)
     return {"before": before, "after": after}
 
 
-def state_words(once: bool, still: bool) -> str:
-    """What an edit did to a fact that was known ``once`` and is ``still``, or not."""
-    return "unknown" if not once else "kept" if still else "lost"
+def state_words(known_before: bool, known_after: bool) -> str:
+    """What an edit did to a fact, from whether it was known before and is known after."""
+    return "unknown" if not known_before else "kept" if known_after else "lost"
 
 
-def deep_edited_up_to(edit: EditedGraph, facts: pd.DataFrame, *, steps: int = 5) -> dict[int, bool]:
+def deep_edited_up_to(
+    edit: EditedGraph, fact_probabilities: pd.DataFrame, *, steps: int = 5
+) -> dict[int, bool]:
     """For each number of steps, whether the known facts after the edit no longer imply the old one."""
-    known = facts[(facts["case_id"] == edit.case_id) & facts["known_after"]]
-    left = graph_of_facts([edit.facts[item] for item in known["item"]])
-    target = edited_triplet(edit)
-    return {n: is_deep_edited(left, target, steps=n) for n in range(1, steps + 1)}
+    known_facts = fact_probabilities[
+        (fact_probabilities["case_id"] == edit.case_id) & fact_probabilities["known_after"]
+    ]
+    graph_left = graph_of_facts([edit.facts[item] for item in known_facts["item"]])
+    old_fact = edited_triplet(edit)
+    return {
+        step_limit: is_deep_edited(graph_left, old_fact, steps=step_limit)
+        for step_limit in range(1, steps + 1)
+    }
 
 
-def step_table(edit: EditedGraph, facts: pd.DataFrame) -> pd.DataFrame:
+def step_table(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> pd.DataFrame:
     """Chains, deducible and active ones, and IFR by chain length (the paper's Table 2, for any edit)."""
-    folded = metrics.chain_table(facts, metrics.chain_index([edit]))
-    columns = {"kept": "deducible before", "active": "active after", "value": "IFR"}
-    return metrics.recovery_by_steps(folded).rename(columns=columns)
+    chains = metrics.chain_table(fact_probabilities, metrics.chain_index([edit]))
+    column_titles = {"kept": "deducible before", "active": "active after", "value": "IFR"}
+    return metrics.recovery_by_steps(chains).rename(columns=column_titles)
 
 
-def ckp_of_edit(edit: EditedGraph, facts: pd.DataFrame) -> tuple[float, int]:
+def ckp_of_edit(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> tuple[float, int]:
     """CKP of the edit (1 without known facts, as defined), and the facts behind it."""
-    terms = metrics.terms_of(facts, metrics.chain_index([edit]))
-    ratios = terms.loc[terms["measure"] == "CKP", "ratio"]
-    return float(ratios.mean()) if len(ratios) else 1.0, len(ratios)
+    terms_of_edit = metrics.terms_of(fact_probabilities, metrics.chain_index([edit]))
+    preserved_ratios = terms_of_edit.loc[terms_of_edit["measure"] == "CKP", "ratio"]
+    return float(preserved_ratios.mean()) if len(preserved_ratios) else 1.0, len(preserved_ratios)
 
 
-def strongest_chains(edit: EditedGraph, facts: pd.DataFrame) -> dict[tuple[str, ...], list[float]]:
+def strongest_chains(
+    edit: EditedGraph, fact_probabilities: pd.DataFrame
+) -> dict[tuple[str, ...], list[float]]:
     """The deducible chain of each length that kept most: entities passed, and each step's p'/p, at most 1."""
-    index = metrics.chain_index([edit])
-    chains = metrics.chain_table(facts, index).query("kept")
-    best = chains.sort_values("ratio", ascending=False).drop_duplicates("length")
-    steps = index.merge(facts, on=["case_id", "item"]).sort_values("step")
-    left = (steps["after"] / steps["before"]).clip(upper=1)
-    numbers = best.sort_values("length")["chain"]
-    return {edit.chains[n].nodes: left[steps["chain"] == n].tolist() for n in numbers}
+    chain_steps = metrics.chain_index([edit])
+    deducible_chains = metrics.chain_table(fact_probabilities, chain_steps).query("kept")
+    strongest_first = deducible_chains.sort_values("ratio", ascending=False)
+    best_of_length = strongest_first.drop_duplicates("length")
+    facts_of_steps = chain_steps.merge(fact_probabilities, on=["case_id", "item"]).sort_values(
+        "step"
+    )
+    share_left = (facts_of_steps["after"] / facts_of_steps["before"]).clip(upper=1)
+    chain_numbers = best_of_length.sort_values("length")["chain"]
+    shares_of_chains = {}
+    for chain_number in chain_numbers:
+        is_step = facts_of_steps["chain"] == chain_number
+        shares_of_chains[edit.chains[chain_number].nodes] = share_left[is_step].tolist()
+    return shares_of_chains
 
 
 @figure("06_chain_samples")
-def chain_samples(edit: EditedGraph, facts: pd.DataFrame, *, caption: str = "") -> Figure:
+def chain_samples(
+    edit: EditedGraph, fact_probabilities: pd.DataFrame, *, caption: str = ""
+) -> Figure:
     """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
-    chains = strongest_chains(edit, facts)
-    widest = max(map(len, chains), default=1)
-    fig, axes = plt.subplots(figsize=(1.45 * widest, 0.75 * len(chains) + 0.3))
-    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
-    for row, (names, ratios) in enumerate(chains.items()):
-        for column, name in enumerate(names):
-            axes.text(column, -row, without_mathematics(textwrap.fill(name, 14)), bbox=box, **_BOX)
-        for column, ratio in enumerate(ratios):
-            arrow = {"arrowstyle": "->", "color": _KEPT if ratio >= 0.5 else _LOST}
-            axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
-            axes.text(column + 0.5, -row - 0.2, f"{ratio:.2f}", **_BOX | {"va": "top"})
-    axes.set(xlim=(-0.6, widest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
+    chains = strongest_chains(edit, fact_probabilities)
+    longest = max(map(len, chains), default=1)
+    fig, axes = plt.subplots(figsize=(1.45 * longest, 0.75 * len(chains) + 0.3))
+    for row, (entities, shares_left) in enumerate(chains.items()):
+        _draw_chain(axes, row, entities, shares_left)
+    axes.set(xlim=(-0.6, longest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
     axes.axis("off")
-    steps = [ratio for ratios in chains.values() for ratio in ratios]
-    finding = f"{sum(ratio < 0.5 for ratio in steps)} of {len(steps)} steps keep less than half"
     note = "Share of each step's probability that is left; orange: below half"
-    return with_caption(fig, f"{finding} of their probability", f"{caption}\n{note}")
+    return with_caption(fig, _weak_steps_in_words(chains), f"{caption}\n{note}")
+
+
+def _draw_chain(
+    axes: Axes, row: int, entities: Sequence[str], shares_left: Sequence[float]
+) -> None:
+    """A chain's entities in boxes, and between them an arrow for each step with the share that is left."""
+    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
+    for column, entity in enumerate(entities):
+        entity_label = without_mathematics(textwrap.fill(entity, 14))
+        axes.text(column, -row, entity_label, bbox=box, **_CENTRED_TEXT)
+    for column, share in enumerate(shares_left):
+        arrow = {"arrowstyle": "->", "color": _KEPT if share >= 0.5 else _LOST}
+        axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
+        axes.text(column + 0.5, -row - 0.2, f"{share:.2f}", **_CENTRED_TEXT | {"va": "top"})
+
+
+def _weak_steps_in_words(chains: Mapping[tuple[str, ...], list[float]]) -> str:
+    """How many steps of ``strongest_chains`` keep less than half of their probability."""
+    shares = [share for shares_left in chains.values() for share in shares_left]
+    weak_count = sum(share < 0.5 for share in shares)
+    return f"{weak_count} of {len(shares)} steps keep less than half of their probability"
 
 
 def draw_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
 ) -> None:
     """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
-    coordinates = _places_of_nodes(graph, comparable(start), comparable(goal))
+    coordinates = _coordinates_of_nodes(graph, comparable(start), comparable(goal))
     axes.scatter(*zip(*coordinates.values(), strict=True), alpha=0)
     axes.margins(x=0.12, y=0.4)
     axes.autoscale_view()
@@ -133,16 +168,16 @@ def draw_graph(
         }
         node_label = without_mathematics(textwrap.fill(graph.nodes[node]["label"], 16))
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
-        below_arrows = axes.text(x, y, node_label, zorder=2, bbox=box_style, **_BOX)
-        axes.text(x, y, node_label, zorder=4, bbox=box_style, **_BOX)
+        below_arrows = axes.text(x, y, node_label, zorder=2, bbox=box_style, **_CENTRED_TEXT)
+        axes.text(x, y, node_label, zorder=4, bbox=box_style, **_CENTRED_TEXT)
         box_of_node[node] = below_arrows.get_bbox_patch()
     for tail, head in graph.edges:
-        colour, line_style = STATES[(states or {}).get((tail, head), "kept")]
+        edge_colour, line_style = STATES[(states or {}).get((tail, head), "kept")]
         bend = (
             0.22 if (tail, head) == tuple(colour_of_end) else 0.12
         )  # the direct link keeps clear of boxes
-        arrow_style = _ARROW | {
-            "color": colour,
+        arrow_style = _ARROW_STYLE | {
+            "color": edge_colour,
             "linestyle": line_style,
             "connectionstyle": f"arc3,rad={bend}",
         }
@@ -152,8 +187,8 @@ def draw_graph(
         )
     if states is not None:
         for state in sorted({states[edge] for edge in graph.edges}, key=list(STATES).index):
-            colour, line_style = STATES[state]
-            axes.plot([], [], color=colour, linestyle=line_style, label=state)
+            edge_colour, line_style = STATES[state]
+            axes.plot([], [], color=edge_colour, linestyle=line_style, label=state)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     axes.axis("off")
 
@@ -161,13 +196,15 @@ def draw_graph(
 @figure("06_grown")
 def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     """The links of a grown graph that its chains pass; further links lead nowhere and are counted."""
-    links = [step.key for chain in growth.chains for step in chain]
-    passed = growth.graph.edge_subgraph({(subject, goal) for subject, _, goal in links})
-    fig, axes = plt.subplots(figsize=(6.6, 0.28 * len(passed) + 2.2))
-    draw_graph(passed, growth.fact.subject, growth.fact.object, axes)
-    more = growth.graph.number_of_edges() - passed.number_of_edges()
+    links_on_chains = [step.key for chain in growth.chains for step in chain]
+    graph_on_chains = growth.graph.edge_subgraph(
+        {(subject_node, object_node) for subject_node, _, object_node in links_on_chains}
+    )
+    fig, axes = plt.subplots(figsize=(6.6, 0.28 * len(graph_on_chains) + 2.2))
+    draw_graph(graph_on_chains, growth.fact.subject, growth.fact.object, axes)
+    further_links = growth.graph.number_of_edges() - graph_on_chains.number_of_edges()
     finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
-    return with_caption(fig, finding, f"{caption}; {more} further links are on no chain")
+    return with_caption(fig, finding, f"{caption}; {further_links} further links are on no chain")
 
 
 @figure("06_graph_before_and_after")
@@ -176,31 +213,42 @@ def graph_pair(edit: EditedGraph, *, caption: str = "", **moments: EdgeStates) -
 
     ``moments`` are its ``edge_states``.
     """
-    ends, after = (comparable(edit.subject), comparable(edit.original)), moments["after"]
-    graph = ways(graph_of_facts(edit.facts), moments["before"], *ends)
-    fig = Figure(figsize=(6.8, 0.45 * len(graph) + 3.2))  # a panel draws in a thread
+    start = comparable(edit.subject)
+    goal = comparable(edit.original)
+    shown_graph = known_ways(graph_of_facts(edit.facts), moments["before"], start, goal)
+    fig = Figure(figsize=(6.8, 0.45 * len(shown_graph) + 3.2))  # a panel draws in a thread
     for axes, (moment, states) in zip(fig.subplots(2, 1), moments.items(), strict=True):
-        draw_graph(graph, *ends, axes, states)
+        draw_graph(shown_graph, start, goal, axes, states)
         axes.set_title(f"{moment} the edit", loc="left")
-    left = [after[edge] for edge in graph.edges].count("kept")
-    shown = f"{left} of {len(graph.edges)} links towards {edit.original} are known after the edit"
-    edited = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
-    note = f"Known links that lead there, of {len(after)}. Those kept may be less probable"
-    words = f"{edited}\n{caption}\n{note}"
-    return with_caption(
-        fig, f"{shown}; the direct one is {after.get(ends, 'not among them')}", words
+    finding = _known_links_in_words(edit, shown_graph, moments["after"])
+    edit_words = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
+    link_count = len(moments["after"])
+    note = f"Known links that lead there, of {link_count}. Those kept may be less probable"
+    return with_caption(fig, finding, f"{edit_words}\n{caption}\n{note}")
+
+
+def _known_links_in_words(
+    edit: EditedGraph, shown_graph: nx.DiGraph, states_after: EdgeStates
+) -> str:
+    """How many of the links that are shown are known after the edit, and what became of the direct one."""
+    kept_count = [states_after[edge] for edge in shown_graph.edges].count("kept")
+    direct_link = comparable(edit.subject), comparable(edit.original)
+    state_of_direct = states_after.get(direct_link, "not among them")
+    return (
+        f"{kept_count} of {len(shown_graph.edges)} links towards {edit.original} are known after the"
+        f" edit; the direct one is {state_of_direct}"
     )
 
 
-def ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
+def known_ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
     """Known links that lead from one node to another; all of the graph where none do."""
     known_links = graph.copy()
     known_links.remove_edges_from([edge for edge in graph.edges if states[edge] != "known"])
     if not nx.has_path(known_links, start, goal):
         return graph
-    between = nx.descendants(known_links, start) & nx.ancestors(known_links, goal)
-    passed = {start, goal, *between}
-    known_links.remove_nodes_from([node for node in graph if node not in passed])
+    nodes_between = nx.descendants(known_links, start) & nx.ancestors(known_links, goal)
+    nodes_on_ways = {start, goal, *nodes_between}
+    known_links.remove_nodes_from([node for node in graph if node not in nodes_on_ways])
     return known_links
 
 
@@ -212,17 +260,20 @@ def stored_case(
     return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
 
 
-def _places_of_nodes(graph: nx.DiGraph, start: str, goal: str) -> dict[str, tuple[float, float]]:
+def _coordinates_of_nodes(
+    graph: nx.DiGraph, start: str, goal: str
+) -> dict[str, tuple[float, float]]:
     """Columns by distance from the subject, the object alone at the right, every other row indented."""
-    distance = nx.single_source_shortest_path_length(graph, start)
-    far = max((d for node, d in distance.items() if node != goal), default=0)
-    columns: dict[int, list[str]] = {}
+    steps_from_start = nx.single_source_shortest_path_length(graph, start)
+    farthest = max((steps for node, steps in steps_from_start.items() if node != goal), default=0)
+    nodes_by_column: dict[int, list[str]] = {}
     for node in graph:
-        column = far + 1 if node == goal else distance.get(node, far)
-        columns.setdefault(column, []).append(node)
-    places = {}
-    for column, nodes in columns.items():
-        for row, node in enumerate(nodes):
-            aside = 0.2 * (-1) ** row if len(nodes) > 1 else 0.0
-            places[node] = column + aside, (len(nodes) - 1) / 2 - row + 0.25 * (column % 2)
-    return places
+        column = farthest + 1 if node == goal else steps_from_start.get(node, farthest)
+        nodes_by_column.setdefault(column, []).append(node)
+    coordinates = {}
+    for column, nodes_of_column in nodes_by_column.items():
+        for row, node in enumerate(nodes_of_column):
+            indent = 0.2 * (-1) ** row if len(nodes_of_column) > 1 else 0.0
+            height = (len(nodes_of_column) - 1) / 2 - row + 0.25 * (column % 2)
+            coordinates[node] = column + indent, height
+    return coordinates

@@ -35,56 +35,74 @@ class FurtherQuestion:
     harmless: tuple[str, ...]  # of its kind, from which no chain leads to the original object
 
 
-def further_questions(edit: EditedGraph, kinds: Kinds) -> list[FurtherQuestion]:
-    """What a deep edit changes besides the edit itself; chains that have no harmless answer stay."""
-    graph = graph_of_facts(edit.facts)
-    leading = nx.ancestors(graph, comparable(edit.original)) | {comparable(edit.original)}
+def further_questions(edit: EditedGraph, entities_by_kind: Kinds) -> list[FurtherQuestion]:
+    """What a deep edit changes in addition to the edit itself; chains without a harmless answer stay."""
+    facts_graph = graph_of_facts(edit.facts)
+    nodes_leading_back = nx.ancestors(facts_graph, comparable(edit.original)) | {
+        comparable(edit.original)
+    }
     edited_prompts = {edit.prompt}
     if edit.direct_fact:
         edited_prompts.add(edit.direct_fact.prompt)
-    firsts: dict[str, dict[str, ChainFact]] = {}
+    first_facts: dict[str, dict[str, ChainFact]] = {}
     for chain in edit.chains:
-        first = chain.facts[0]
-        if first.prompt not in edited_prompts:
-            firsts.setdefault(first.prompt, {})[first.key[2]] = first
+        first_fact = chain.facts[0]
+        if first_fact.prompt not in edited_prompts:
+            first_facts.setdefault(first_fact.prompt, {})[first_fact.key[2]] = first_fact
     questions = []
-    for prompt, facts in firsts.items():
-        rivals = rivals_of(next(iter(facts.values())), edit, kinds, most=None)
-        harmless = tuple(name for name in rivals if comparable(name) not in leading)
-        if harmless:
-            correct = tuple(fact.object for fact in facts.values())
-            questions.append(FurtherQuestion(prompt, correct, harmless))
+    for prompt, facts_by_object in first_facts.items():
+        rivals = rivals_of(next(iter(facts_by_object.values())), edit, entities_by_kind, most=None)
+        harmless_answers = tuple(
+            rival for rival in rivals if comparable(rival) not in nodes_leading_back
+        )
+        if harmless_answers:
+            correct_answers = tuple(fact.object for fact in facts_by_object.values())
+            questions.append(FurtherQuestion(prompt, correct_answers, harmless_answers))
     return questions
 
 
 def deep_edits(
-    lm: LanguageModel, edits: Sequence[EditedGraph], kinds: Kinds, *, seed: int = 0
+    lm: LanguageModel, edits: Sequence[EditedGraph], entities_by_kind: Kinds, *, seed: int = 0
 ) -> list[list[EditRequest]]:
     """The requests of every edit's deep edit, one for each beginning of its questions, its own first.
 
     A question's new answer is drawn from its ``PLAUSIBLE`` most probable harmless ones (per token, on the
     unedited model); each question has its own stream of the seed.
     """
-    further = [(edit, question) for edit in edits for question in further_questions(edit, kinds)]
-    scored = [Question(q.prompt.replace("{}", edit.subject), q.harmless) for edit, q in further]
-    scores = score_answers(lm, scored).groupby("question")
-    requests = {edit.case_id: {_beginning(edit.prompt): request_of(edit, kinds)} for edit in edits}
-    for (edit, question), (_, group) in zip(further, scores, strict=True):
-        best = group.sort_values("mean", ascending=False)["answer"].head(PLAUSIBLE)
-        number = zlib.crc32(question.prompt.encode())
-        stream = np.random.default_rng([seed, edit.case_id, number])
-        target = question.harmless[int(stream.choice(best))]
-        by_beginning = requests[edit.case_id]
-        beginning = _beginning(question.prompt)
-        if first := by_beginning.get(beginning):
-            further_prompts = (*first.further, (question.prompt, target))
-            by_beginning[beginning] = replace(first, further=further_prompts)
+    questions_of_edits = [
+        (edit, question) for edit in edits for question in further_questions(edit, entities_by_kind)
+    ]
+    scored_questions = [
+        Question(further.prompt.replace("{}", edit.subject), further.harmless)
+        for edit, further in questions_of_edits
+    ]
+    scores_of_questions = score_answers(lm, scored_questions).groupby("question")
+    requests_of_edits = {
+        edit.case_id: {_before_subject(edit.prompt): request_of(edit, entities_by_kind)}
+        for edit in edits
+    }
+    for (edit, question), (_, answer_scores) in zip(
+        questions_of_edits, scores_of_questions, strict=True
+    ):
+        plausible_answers = answer_scores.sort_values("mean", ascending=False)["answer"].head(
+            PLAUSIBLE
+        )
+        prompt_checksum = zlib.crc32(question.prompt.encode())
+        generator = np.random.default_rng([seed, edit.case_id, prompt_checksum])
+        target = question.harmless[int(generator.choice(plausible_answers))]
+        requests_by_beginning = requests_of_edits[edit.case_id]
+        beginning = _before_subject(question.prompt)
+        if earlier_request := requests_by_beginning.get(beginning):
+            further_prompts = (*earlier_request.further, (question.prompt, target))
+            requests_by_beginning[beginning] = replace(earlier_request, further=further_prompts)
         else:
             request = EditRequest(edit.subject, question.prompt, target, question.correct)
-            by_beginning[beginning] = replace(request, record=str(edit.case_id))
-    return [list(by_beginning.values()) for by_beginning in requests.values()]
+            requests_by_beginning[beginning] = replace(request, record=str(edit.case_id))
+    return [
+        list(requests_by_beginning.values()) for requests_by_beginning in requests_of_edits.values()
+    ]
 
 
-def _beginning(prompt: str) -> str:
+def _before_subject(prompt: str) -> str:
     """The prompt up to its subject."""
     return prompt.partition("{}")[0]

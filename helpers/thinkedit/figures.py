@@ -28,8 +28,11 @@ from helpers.thinkedit.modes import SEQUENTIAL
 from helpers.thinkedit.tables import caption_of_runs, is_recalled, model_of, terms_of_runs
 
 _BARS = "; bars: 95 % intervals over edits"
-_SHARES = (0, 0.01, 0.1, 0.25, 0.5, 1)
-_ROOT = (lambda value: np.maximum(value, 0) ** 0.5, np.square)  # a scale, and its inverse
+_TICKS_OF_SHARES = (0, 0.01, 0.1, 0.25, 0.5, 1)
+_SQUARE_ROOT_SCALE = (
+    lambda value: np.maximum(value, 0) ** 0.5,
+    np.square,
+)  # a scale, and its inverse
 _STEPS = ["1", "2", "3", "4", "5"]
 
 
@@ -55,7 +58,7 @@ class GraphPanel:
         return f"{self.model}\n{self.kind}\n{self.counts}".strip()
 
 
-def _mode(run: Run) -> str:
+def _drawn_mode(run: Run) -> str:
     """The mode that is drawn: of KnowGIC's edits the paper's, if they were made so; of others each alone."""
     made_in_sequence = any(key.mode == SEQUENTIAL for key in run.keys)
     return SEQUENTIAL if made_in_sequence and not is_recalled(run) else "independent"
@@ -65,9 +68,13 @@ def _has_single_edits(run: Run) -> bool:
     return any(key.kind == "exact" and key.mode == "independent" for key in run.keys)
 
 
-_stored = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
-_exact = partial(_stored, main="smollm2-135m", when=lambda run: _mode(run) == SEQUENTIAL)
-_recalled = partial(_stored, when=lambda run: is_recalled(run) and _has_single_edits(run))
+_stored_runs = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
+_exact_scores = partial(
+    _stored_runs, main="smollm2-135m", when=lambda run: _drawn_mode(run) == SEQUENTIAL
+)
+_recalled_graphs = partial(
+    _stored_runs, when=lambda run: is_recalled(run) and _has_single_edits(run)
+)
 
 
 def _order_of_size(model: str) -> int:
@@ -80,39 +87,40 @@ def _terms_without_app(runs: Sequence[Run], rule: Known) -> Table:
     return tables.split_app(terms_of_runs(tuple(runs), rule=rule))[0]
 
 
-def _caption_with_notes(runs: Sequence[Run], rule: Known, *words: str, notes: str) -> str:
+def _caption_with_notes(runs: Sequence[Run], rule: Known, *further_words: str, notes: str) -> str:
     """What a figure's numbers are of, and how they are made."""
-    lines = [f"{caption_of_runs(runs, *words, str(rule))}{_BARS}", notes]
+    caption_lines = [f"{caption_of_runs(runs, *further_words, str(rule))}{_BARS}", notes]
     methods = {key.method for run in runs for key in run.keys}
     if any(method.startswith("mend") for method in methods):
-        lines.append(tables.UNDERTRAINED)
-    return "\n".join(lines)
+        caption_lines.append(tables.UNDERTRAINED)
+    return "\n".join(caption_lines)
 
 
 def _by_graph(
     runs: Sequence[Run],
     make_table: Callable[..., Table],
-    paper: Table,
-    counts_of: Callable[[Table], str],
+    paper_table: Table,
+    words_of_counts: Callable[[Table], str],
     rule: Known,
     mode: str = "",
 ) -> list[GraphPanel]:
     """A panel for each run, those on recalled graphs first, then for each of the paper's models.
 
-    ``make_table`` is one of ``tables``' functions of terms, ``counts_of`` words what ours are made from.
+    ``make_table`` is one of ``tables``' functions of terms; ``words_of_counts`` words what ours are made
+    from.
     """
     runs_on_recalled_first = sorted(
         runs, key=lambda run: (not is_recalled(run), _order_of_size(run.about.source["model"]))
     )
     panels = []
     for run in runs_on_recalled_first:
-        run_mode = mode or _mode(run)
-        table = make_table(_terms_without_app([run], rule), mode=run_mode)
-        panels.append(
-            GraphPanel(_kind_of_graph(run, run_mode), model_of(run), counts_of(table), table)
-        )
-    for model, table in paper.groupby("model"):
-        panels.append(GraphPanel("the paper, pooled", str(model), "", table))
+        run_mode = mode or _drawn_mode(run)
+        measures_of_methods = make_table(_terms_without_app([run], rule), mode=run_mode)
+        kind = _kind_of_graph(run, run_mode)
+        counts = words_of_counts(measures_of_methods)
+        panels.append(GraphPanel(kind, model_of(run), counts, measures_of_methods))
+    for model, measures_of_methods in paper_table.groupby("model"):
+        panels.append(GraphPanel("the paper, pooled", str(model), "", measures_of_methods))
     return panels
 
 
@@ -120,60 +128,61 @@ def _kind_of_graph(run: Run, mode: str) -> str:
     """Whose graphs a run's edits are of, and, where that is not the paper's way, that each is alone."""
     if is_recalled(run):
         return "own graph"
-    source = "KnowGIC" if run.about.source["layout"] in LAYOUTS else "other edits"
-    return f"{source}, alone" if mode == "independent" else source
+    graph_words = "KnowGIC" if run.about.source["layout"] in LAYOUTS else "other edits"
+    return f"{graph_words}, alone" if mode == "independent" else graph_words
 
 
-def _words_of_counts(table: Table, measure: str, terms: str) -> str:
+def _words_of_counts(table: Table, measure: str, kind_of_terms: str) -> str:
     """How many edits are behind a measure, and how many terms (chains, facts) they have together."""
-    edits = _largest(table, f"{measure} edits")
-    return f"{_largest(table, f'{measure} terms')} {terms} of {edits} edits"
+    edit_count = _largest_count(table, f"{measure} edits")
+    return f"{_largest_count(table, f'{measure} terms')} {kind_of_terms} of {edit_count} edits"
 
 
-def _largest(table: Table, column: str) -> int:
+def _largest_count(table: Table, column: str) -> int:
     return int(table[column].max())
 
 
 def _counts_by_graph(panels: Sequence[GraphPanel], is_true: Callable[[Table], pd.Series]) -> str:
     """In words, the number of methods of which something is true, by the kind of graph."""
-    truths: dict[str, list[bool]] = {}
+    truths_by_kind: dict[str, list[bool]] = {}
     for panel in panels:
-        truths.setdefault(panel.kind, []).extend(is_true(panel.table))
+        truths_by_kind.setdefault(panel.kind, []).extend(is_true(panel.table))
     return ", ".join(
-        f"{sum(of_kind)} of {len(of_kind)} ({kind})" for kind, of_kind in truths.items()
+        f"{sum(of_kind)} of {len(of_kind)} ({kind})" for kind, of_kind in truths_by_kind.items()
     )
 
 
 def _intervals(mark: Mark) -> Table:
-    """Columns mean, low and high, as ``style.marked`` takes them; NaN where the table has no interval."""
+    """Columns mean, low and high, as ``draw_intervals`` takes them; NaN where the table has no interval."""
     measure = mark.measure
-    names = {measure: "mean", f"{measure} low": "low", f"{measure} high": "high"}
-    return mark.table.reindex(columns=list(names)).rename(columns=names)
+    column_names = {measure: "mean", f"{measure} low": "low", f"{measure} high": "high"}
+    return mark.table.reindex(columns=list(column_names)).rename(columns=column_names)
 
 
-@_stored("06_direct_against_chains", when=_has_single_edits)
+@_stored_runs("06_direct_against_chains", when=_has_single_edits)
 def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of the direct question and of longer chains (Figures 2 and 4, for all edits), each alone."""
     runs = _in_order(runs)
     mode = "independent"
 
     def counts_of(table: Table) -> str:
-        direct, longer = (_largest(table, f"{name} edits") for name in ("1", tables.LONGER))
-        return f"n = {direct} and {longer} edits"
+        direct_count = _largest_count(table, "1 edits")
+        longer_count = _largest_count(table, f"{tables.LONGER} edits")
+        return f"n = {direct_count} and {longer_count} edits"
 
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), counts_of, rule, mode)
     columns = {"direct question": "1", "chains of two\nor more steps": tables.LONGER}
-    marks = {
+    marks_by_title = {
         panel.title: {label: Mark(column, panel.table) for label, column in columns.items()}
         for panel in panels
     }
     note = "IFR, mean over edits, at most 1 each; square-root scale; counted: edits with both, after Holm's"
     caption = _caption_with_notes(runs, rule, "exact", notes=f"{note} correction")
-    fig = _dots(marks)
+    fig = _dots(marks_by_title)
     for axes in fig.axes:
-        axes.set_xscale("function", functions=_ROOT)
-        axes.set(xlim=(-0.001, 1.02), xticks=_SHARES)
-        axes.set_xticklabels(map("{:g}".format, _SHARES))
+        axes.set_xscale("function", functions=_SQUARE_ROOT_SCALE)
+        axes.set(xlim=(-0.001, 1.02), xticks=_TICKS_OF_SHARES)
+        axes.set_xticklabels(map("{:g}".format, _TICKS_OF_SHARES))
     return style.with_caption(fig, _more_left_in_words(runs, rule, mode), caption)
 
 
@@ -181,8 +190,8 @@ def _more_left_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
     """For how many methods more is left along chains, by whose the graphs are."""
     more_left = []
     for kind, runs_of_kind in _by_kind(runs).items():
-        terms = _terms_without_app(runs_of_kind, rule)
-        verdicts = tables.longer_table(terms, mode=mode).table["Holm"]
+        measure_terms = _terms_without_app(runs_of_kind, rule)
+        verdicts = tables.longer_table(measure_terms, mode=mode).table["Holm"]
         more_left.append(f"{(verdicts == 'more').sum()} of {len(verdicts)} ({kind})")
     return (
         "Significantly more is left along chains than at the direct question:"
@@ -197,15 +206,15 @@ def _in_order(runs: Sequence[Run]) -> list[Run]:
 
 def _by_kind(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by whose the graphs are: those on recalled graphs, then the others."""
-    kinds = {
+    runs_by_kind = {
         "own graphs": [run for run in runs if is_recalled(run)],
         "other graphs": [run for run in runs if not is_recalled(run)],
     }
-    return {kind: runs_of_kind for kind, runs_of_kind in kinds.items() if runs_of_kind}
+    return {kind: runs_of_kind for kind, runs_of_kind in runs_by_kind.items() if runs_of_kind}
 
 
-@_recalled("06_ifr_by_length")
-def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
+@_recalled_graphs("06_ifr_by_length")
+def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     """IFR of chains of one to five steps on one scale, ours and the paper's (its Figure 5)."""
     runs = _in_order(runs)
     panels = _by_graph(runs, tables.length_table, tables.paper_lengths(), lambda table: "", rule)
@@ -228,22 +237,22 @@ def lengths(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
 
 def _draw_lengths(axes: Axes, table: Table) -> None:
     """A line a method over the numbers of steps, and the numbers of edits above, where the table has them."""
-    for number, method in enumerate(table["method"]):
-        row = table.iloc[[number]]
-        by_length = pd.concat([_intervals(Mark(step, row)) for step in _STEPS])
-        line = method_line(method) | {"markersize": 4}
-        shift = 0.1 * (number - (len(table) - 1) / 2)
-        style.marked(axes, np.arange(len(_STEPS)) + shift, by_length, **line)
+    for method_index, method in enumerate(table["method"]):
+        row_of_method = table.iloc[[method_index]]
+        estimates = pd.concat([_intervals(Mark(step, row_of_method)) for step in _STEPS])
+        line_style = method_line(method) | {"markersize": 4}
+        shift = 0.1 * (method_index - (len(table) - 1) / 2)
+        style.draw_intervals(axes, np.arange(len(_STEPS)) + shift, estimates, **line_style)
     if f"{_STEPS[0]} edits" in table:
-        for number, step in enumerate(_STEPS):
+        for method_index, step in enumerate(_STEPS):
             edits = str(int(table[f"{step} edits"].iloc[0]))
-            axes.text(number, 0.97, edits, ha="center", va="top", fontsize=7)
+            axes.text(method_index, 0.97, edits, ha="center", va="top", fontsize=7)
     axes.set_xticks(range(len(_STEPS)), _STEPS)
-    axes.set_yscale("function", functions=_ROOT)
-    axes.set(ylim=(0, 1), yticks=_SHARES)
+    axes.set_yscale("function", functions=_SQUARE_ROOT_SCALE)
+    axes.set(ylim=(0, 1), yticks=_TICKS_OF_SHARES)
 
 
-@_recalled("06_what_is_left")
+@_recalled_graphs("06_what_is_left")
 def what_is_left(
     runs: Sequence[Run], *, mode: str = "independent", rule: Known = DEFAULT
 ) -> Figure:
@@ -258,18 +267,19 @@ def what_is_left(
     }
     models = sorted(table["model"].unique(), key=_order_of_size)
     by_model = {model: table[table["model"] == model] for model in models}
-    marks = {
-        title: {model: Mark(measure, rows) for model, rows in by_model.items()}
+    marks_by_title = {
+        title: {model: Mark(measure, of_model) for model, of_model in by_model.items()}
         for title, measure in titles.items()
     }
-    counts = []
-    for model, rows in by_model.items():
-        edits = [str(_largest(rows, f"{measure} edits")) for measure in measures]
-        counts.append(f"{model} {'/'.join(edits)}")
-    note = f"n of edits, by panel: {'; '.join(counts)}; ratios: mean over edits, at most 1 each"
+    counts_in_words = []
+    for model, of_model in by_model.items():
+        edit_counts = [_largest_count(of_model, f"{measure} edits") for measure in measures]
+        counts_in_words.append(f"{model} {'/'.join(map(str, edit_counts))}")
+    counts = "; ".join(counts_in_words)
+    note = f"n of edits, by panel: {counts}; ratios: mean over edits, at most 1 each"
     note += "\ntitle: intervals of the last two panels are apart"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    fig = _dots(marks, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    fig = _dots(marks_by_title, 4, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
     return style.with_caption(fig, _less_of_own_in_words(table), caption)
 
 
@@ -284,7 +294,7 @@ def _less_of_own_in_words(table: Table) -> str:
     )
 
 
-@_exact("06_ckp")
+@_exact_scores("06_ckp")
 def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
     panels = _by_graph(
@@ -296,23 +306,23 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known =
     )
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
-    marks = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
-    fig = _dots(marks, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
+    marks_by_title = {panel.title: {"CKP": Mark("CKP", panel.table)} for panel in panels}
+    fig = _dots(marks_by_title, xlim=(-0.04, 1.04), xticks=(0, 0.5, 1))
     return style.with_caption(fig, _lowest_in_words(panels), caption)
 
 
 def _lowest_in_words(panels: Sequence[GraphPanel]) -> str:
     """The lowest CKP of each of our models, and whose it is."""
-    lowest = {}
+    words_by_model = {}
     for panel in panels:
         if "CKP low" in panel.table:
-            worst = panel.table.nsmallest(1, "CKP").iloc[0]
-            label = method_label(worst["method"])
-            lowest[panel.model] = f"{label}'s {worst['CKP']:.2f} ({panel.model})"
-    return f"Lowest mean CKP on KnowGIC: {', '.join(lowest.values())}"
+            worst_row = panel.table.nsmallest(1, "CKP").iloc[0]
+            label = method_label(worst_row["method"])
+            words_by_model[panel.model] = f"{label}'s {worst_row['CKP']:.2f} ({panel.model})"
+    return f"Lowest mean CKP on KnowGIC: {', '.join(words_by_model.values())}"
 
 
-@_exact("06_ifr_against_ckp")
+@_exact_scores("06_ifr_against_ckp")
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
     panels = _by_graph(
@@ -337,20 +347,34 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
 
 def _draw_points(axes: Axes, table: Table) -> None:
     """A point for each method at its IFR and CKP, with both intervals."""
-    for method, row in table.groupby("method", sort=False):
-        point = method_line(str(method)) | {"linestyle": "", "markersize": 5}
-        style.marked(axes, row["CKP"], _intervals(Mark("IFR", row)), across=True, **point)
-        style.marked(axes, row["IFR"], _intervals(Mark("CKP", row)), across=False, **point)
+    for method, row_of_method in table.groupby("method", sort=False):
+        point_style = method_line(str(method)) | {"linestyle": "", "markersize": 5}
+        style.draw_intervals(
+            axes,
+            row_of_method["CKP"],
+            _intervals(Mark("IFR", row_of_method)),
+            across=True,
+            **point_style,
+        )
+        style.draw_intervals(
+            axes,
+            row_of_method["IFR"],
+            _intervals(Mark("CKP", row_of_method)),
+            across=False,
+            **point_style,
+        )
 
 
 def _differences_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
     """How many of the methods' differences from MEMIT are significant."""
-    terms = _terms_without_app(runs, rule)
-    tested = tables.difference_table(terms, terms, mode=mode, than="memit").table
-    is_significant = tested["Holm"] != INCONCLUSIVE
+    measure_terms = _terms_without_app(runs, rule)
+    tested_differences = tables.difference_table(
+        measure_terms, measure_terms, mode=mode, than="memit"
+    ).table
+    is_significant = tested_differences["Holm"] != INCONCLUSIVE
     return (
-        f"On KnowGIC {is_significant.sum()} of {len(tested)} differences from MEMIT in IFR or CKP are"
-        " significant after correction"
+        f"On KnowGIC {is_significant.sum()} of {len(tested_differences)} differences from MEMIT in IFR or"
+        " CKP are significant after correction"
     )
 
 
@@ -359,25 +383,35 @@ def recalled_links() -> Figure:
     """Links that each stage of the packaged recalled graphs left, in percent of those proposed."""
     links_left = _links_left()
     fig, axes = plt.subplots(figsize=(7, 3.4))
+    _draw_links_left(axes, links_left)
+    models = "; ".join(map(model_words, links_left))
+    caption = f"ours: {models}\nedits are made of the last stage's links"
+    return style.with_caption(fig, _confirmed_in_words(links_left), caption)
+
+
+def _draw_links_left(axes: Axes, links_left: Mapping[str, pd.Series]) -> None:
+    """A group of bars a stage, and in it a bar a model with its number of links."""
     axes.grid(axis="y", visible=False)
-    for number, (model, counts) in enumerate(links_left.items()):
-        heights = np.arange(len(counts)) + 0.26 * (number - (len(links_left) - 1) / 2)
-        shares = 100 * counts / counts["proposed"]
-        bars = axes.barh(heights, shares, 0.24, color=style.PALETTE[number], label=model)
-        axes.bar_label(bars, [f"{count:,}" for count in counts], padding=2, fontsize=7)
+    for model_index, (model, links_by_stage) in enumerate(links_left.items()):
+        aside = 0.26 * (model_index - (len(links_left) - 1) / 2)
+        heights = np.arange(len(links_by_stage)) + aside
+        shares = 100 * links_by_stage / links_by_stage["proposed"]
+        colour = style.PALETTE[model_index]
+        bars = axes.barh(heights, shares, 0.24, color=colour, label=model)
+        axes.bar_label(bars, [f"{count:,}" for count in links_by_stage], padding=2, fontsize=7)
     stages = next(iter(links_left.values())).index
     axes.set_yticks(range(len(stages)), stages)
     axes.set(ylim=(len(stages) - 0.5, -0.5), xlim=(0, 108), xlabel="% of the proposed links")
     axes.legend(loc="lower right")
+
+
+def _confirmed_in_words(links_left: Mapping[str, pd.Series]) -> str:
+    """The share of the proposed links that each model confirms."""
     confirmed = [
-        f"{100 * counts['validated'] / counts['proposed']:.0f} % ({model})"
-        for model, counts in links_left.items()
+        f"{100 * links_by_stage['validated'] / links_by_stage['proposed']:.0f} % ({model})"
+        for model, links_by_stage in links_left.items()
     ]
-    finding = f"Of the links that stores propose models confirm few: {', '.join(confirmed)}"
-    models = "; ".join(map(model_words, links_left))
-    return style.with_caption(
-        fig, finding, f"ours: {models}\nedits are made of the last stage's links"
-    )
+    return f"Of the links that stores propose models confirm few: {', '.join(confirmed)}"
 
 
 def _links_left() -> dict[str, pd.Series]:
@@ -390,21 +424,23 @@ def _links_left() -> dict[str, pd.Series]:
     return links_left
 
 
-def _grid(count: int, columns: int = 3, *, row_height: float = 2.2) -> tuple[Figure, list[Axes]]:
+def _grid(
+    panel_count: int, columns: int = 3, *, row_height: float = 2.2
+) -> tuple[Figure, list[Axes]]:
     """A figure of as many panels, row by row, that share their scales; ``row_height`` is in inches."""
-    rows = -(-count // columns)
+    row_count = -(-panel_count // columns)
     fig, grid = plt.subplots(
-        rows,
+        row_count,
         columns,
-        figsize=(7.9, row_height * rows + 0.8),
+        figsize=(7.9, row_height * row_count + 0.8),
         sharex=True,
         sharey=True,
         squeeze=False,
     )
-    for number, axes in enumerate(grid.flat):
+    for panel_index, axes in enumerate(grid.flat):
         axes.tick_params(labelbottom=True)
-        axes.set_visible(number < count)
-    return fig, list(grid.flat)[:count]
+        axes.set_visible(panel_index < panel_count)
+    return fig, list(grid.flat)[:panel_count]
 
 
 def _legend(fig: Figure, grid: Sequence[Axes]) -> None:
@@ -421,23 +457,23 @@ def _dots(
     marks_by_title: Mapping[str, Mapping[str, Mark]], columns: int = 3, **limits: Any
 ) -> Figure:
     """A panel for each title with a row a method, and in each row a dot for each labelled mark."""
-    every_table = pd.concat(
+    all_rows = pd.concat(
         [mark.table for marks in marks_by_title.values() for mark in marks.values()]
     )
-    methods = tables.ordered(every_table.assign(model=""))["method"].unique().tolist()
+    methods = tables.in_papers_order(all_rows.assign(model=""))["method"].unique().tolist()
     # A line of text a method; the caption below takes more than the panels of a single row can spare.
     row_height = max(2.2, 0.45 * len(methods))
     fig, grid = _grid(len(marks_by_title), columns, row_height=row_height)
     for axes, (title, marks) in zip(grid, marks_by_title.items(), strict=True):
-        for number, (label, mark) in enumerate(marks.items()):
-            shift = 0.25 * (number - (len(marks) - 1) / 2)
-            style.marked(
+        for mark_index, (label, mark) in enumerate(marks.items()):
+            shift = 0.25 * (mark_index - (len(marks) - 1) / 2)
+            style.draw_intervals(
                 axes,
                 mark.table["method"].map(methods.index) + shift,
                 _intervals(mark),
                 across=True,
-                color=style.PALETTE[number],
-                fmt=style.MARKERS[number],
+                color=style.PALETTE[mark_index],
+                fmt=style.MARKERS[mark_index],
                 label=label,
                 markersize=4,
             )

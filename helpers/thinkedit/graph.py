@@ -48,7 +48,7 @@ class Triplet:
 
 def check_triplet(triplet: Triplet) -> None:
     """Raise ``ValueError`` for a triplet with an empty part, or of an entity with itself."""
-    if not all(part.strip() for part in triplet.key):
+    if not all(key_part.strip() for key_part in triplet.key):
         raise ValueError(f"triplet {triplet} has an empty part")
     if triplet.key[0] == triplet.key[2]:
         raise ValueError(f"triplet {triplet} links an entity to itself; remove it")
@@ -70,32 +70,32 @@ def graph_of_facts(facts: Iterable[ChainFact]) -> nx.DiGraph:
 def add_triplet(graph: nx.DiGraph, triplet: Triplet, **attributes: Any) -> bool:
     """Add one edge in place; false when this ordered pair already has a relation, which stays."""
     check_triplet(triplet)
-    subject, _, goal = triplet.key
-    if graph.has_edge(subject, goal):
+    subject_node, _, object_node = triplet.key
+    if graph.has_edge(subject_node, object_node):
         return False
-    for name, label in ((subject, triplet.subject), (goal, triplet.object)):
-        if name not in graph:
-            graph.add_node(name, label=label)
-    graph.add_edge(subject, goal, relation=triplet.relation, **attributes)
+    for node, label in ((subject_node, triplet.subject), (object_node, triplet.object)):
+        if node not in graph:
+            graph.add_node(node, label=label)
+    graph.add_edge(subject_node, object_node, relation=triplet.relation, **attributes)
     return True
 
 
 def triplets(graph: nx.DiGraph) -> Iterator[Triplet]:
     """The graph's edges as triplets, in order of insertion."""
-    label = graph.nodes.data("label")
-    for subject, goal, relation in graph.edges.data("relation"):
-        yield Triplet(label[subject], relation, label[goal])
+    labels = graph.nodes.data("label")
+    for subject_node, object_node, relation in graph.edges.data("relation"):
+        yield Triplet(labels[subject_node], relation, labels[object_node])
 
 
 def deductive_closure(graph: nx.DiGraph, *, steps: int) -> set[tuple[str, ...]]:
     """Ω(G): subject, relations passed and object of each simple path of at most ``steps`` (Definition 1)."""
-    label = graph.nodes.data("label")
+    labels = graph.nodes.data("label")
     closure = set()
-    for start in graph:
-        goals = [node for node in graph if node != start]
-        for path in nx.all_simple_edge_paths(graph, start, goals, cutoff=steps):
-            relations = tuple(graph.edges[edge]["relation"] for edge in path)
-            closure.add((label[start], *relations, label[path[-1][1]]))
+    for subject_node in graph:
+        other_nodes = [node for node in graph if node != subject_node]
+        for edge_path in nx.all_simple_edge_paths(graph, subject_node, other_nodes, cutoff=steps):
+            relations = tuple(graph.edges[edge]["relation"] for edge in edge_path)
+            closure.add((labels[subject_node], *relations, labels[edge_path[-1][1]]))
     return closure
 
 
@@ -110,8 +110,8 @@ def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> boo
     """Whether no path of at most ``steps`` facts still implies ``fact`` (Definition 2)."""
     return not any(
         # A single edge implies it only with the same relation.
-        len(path) > 1 or path[0].key[1] == fact.key[1]
-        for path in simple_chains(graph_after, fact.subject, fact.object, max_steps=steps)
+        len(chain) > 1 or chain[0].key[1] == fact.key[1]
+        for chain in simple_chains(graph_after, fact.subject, fact.object, max_steps=steps)
     )
 
 
@@ -119,14 +119,17 @@ def simple_chains(
     graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
 ) -> list[tuple[Triplet, ...]]:
     """All simple paths of at most ``max_steps`` facts, shortest first; none when an end is absent."""
-    first = comparable(start)
-    last = comparable(goal)
-    if first not in graph or last not in graph:
+    start_node = comparable(start)
+    goal_node = comparable(goal)
+    if start_node not in graph or goal_node not in graph:
         return []
-    paths = nx.all_simple_paths(graph, first, last, cutoff=max_steps)
-    label = graph.nodes.data("label")
+    paths = nx.all_simple_paths(graph, start_node, goal_node, cutoff=max_steps)
+    labels = graph.nodes.data("label")
     return [
-        tuple(Triplet(label[a], graph.edges[a, b]["relation"], label[b]) for a, b in pairwise(path))
+        tuple(
+            Triplet(labels[tail], graph.edges[tail, head]["relation"], labels[head])
+            for tail, head in pairwise(path)
+        )
         for path in sorted(paths, key=lambda path: (len(path), path))
     ]
 
@@ -134,14 +137,16 @@ def simple_chains(
 def as_edit(graph: nx.DiGraph, fact: Triplet, *, new: str, case_id: int = 0) -> EditedGraph:
     """An edit in KnowGIC's form, from a graph grown around ``fact`` with validated questions."""
 
-    def asked(triplet: Triplet) -> ChainFact:
+    def fact_with_question(triplet: Triplet) -> ChainFact:
         question = graph.edges[triplet.key[0], triplet.key[2]].get("question")
         if not question:
             raise ValueError(f"{triplet} has no validated question; validate it first")
         return ChainFact(triplet.subject, triplet.prompt, triplet.object, question)
 
-    paths = simple_chains(graph, fact.subject, fact.object)
-    if not paths:
+    triplet_chains = simple_chains(graph, fact.subject, fact.object)
+    if not triplet_chains:
         raise ValueError(f"no chain of at most {MAX_STEPS} steps implies {fact}")
-    chains = tuple(Chain(tuple(map(asked, path))) for path in paths)
+    chains = tuple(
+        Chain(tuple(map(fact_with_question, triplet_chain))) for triplet_chain in triplet_chains
+    )
     return EditedGraph(case_id, fact.subject, fact.prompt, fact.object, new, chains)

@@ -52,79 +52,98 @@ def kind_of_question(question: str) -> str:
 
 def kind_asked(edit: EditedGraph) -> str:
     """What an edit's own question asks for, or its prompt where no chain words it."""
-    direct = edit.direct_fact
-    return kind_of_question(direct.question) if direct else edit.prompt
+    direct_fact = edit.direct_fact
+    return kind_of_question(direct_fact.question) if direct_fact else edit.prompt
 
 
 def kinds_of(edits: Sequence[EditedGraph]) -> Kinds:
     """Entities of each kind over all edits."""
-    kinds: dict[str, set[str]] = defaultdict(set)
+    entities_by_kind: dict[str, set[str]] = defaultdict(set)
     for edit in edits:
         for fact in edit.facts:
-            kinds[kind_of_question(fact.question)].add(fact.object)
-    return {kind: frozenset(entities) for kind, entities in kinds.items()}
+            entities_by_kind[kind_of_question(fact.question)].add(fact.object)
+    return {kind: frozenset(entities) for kind, entities in entities_by_kind.items()}
 
 
 def rivals_of(
-    fact: ChainFact, edit: EditedGraph, kinds: Kinds, *, most: int | None = OTHER_RIVALS
+    fact: ChainFact, edit: EditedGraph, entities_by_kind: Kinds, *, most: int | None = OTHER_RIVALS
 ) -> tuple[str, ...]:
     """Entities that compete with the fact's object: of its kind, not correct, all of its own graph first.
 
     Others by name fill up to ``most`` (None: all). Of fewer than three, the graph's, whatever their kind.
     """
-    correct = {
-        comparable(other.object)
-        for other in edit.facts
-        if (comparable(other.subject), other.prompt) == (comparable(fact.subject), fact.prompt)
+    correct_objects = {
+        comparable(other_fact.object)
+        for other_fact in edit.facts
+        if (comparable(other_fact.subject), other_fact.prompt)
+        == (comparable(fact.subject), fact.prompt)
     }
-    excluded = correct | {comparable(fact.subject), comparable(edit.new)}
-    entities = {entity for other in edit.facts for entity in (other.subject, other.object)}
-    nearby = {comparable(entity) for entity in entities}
+    excluded_names = correct_objects | {comparable(fact.subject), comparable(edit.new)}
+    entities_in_graph = {
+        entity for other_fact in edit.facts for entity in (other_fact.subject, other_fact.object)
+    }
+    names_in_graph = {comparable(entity) for entity in entities_in_graph}
 
     def competing(candidates: Iterable[str]) -> list[str]:
         spellings = {comparable(entity): entity for entity in sorted(candidates, reverse=True)}
-        order = sorted(set(spellings) - excluded, key=lambda name: (name not in nearby, name))
-        return [spellings[name] for name in order]
+        ordered_names = sorted(
+            set(spellings) - excluded_names,
+            key=lambda entity_name: (entity_name not in names_in_graph, entity_name),
+        )
+        return [spellings[entity_name] for entity_name in ordered_names]
 
-    alike = competing(kinds.get(kind_of_question(fact.question), ()))
-    if len(alike) < _MIN_RIVALS:
-        return tuple(competing(entities)[:most])
+    rivals_of_kind = competing(entities_by_kind.get(kind_of_question(fact.question), ()))
+    if len(rivals_of_kind) < _MIN_RIVALS:
+        return tuple(competing(entities_in_graph)[:most])
     if most is None:
-        return tuple(alike)
-    nearby_count = sum(comparable(name) in nearby for name in alike)
-    return tuple(alike[: max(most, nearby_count)])
+        return tuple(rivals_of_kind)
+    count_in_graph = sum(
+        comparable(entity_name) in names_in_graph for entity_name in rivals_of_kind
+    )
+    return tuple(rivals_of_kind[: max(most, count_in_graph)])
 
 
-def request_of(edit: EditedGraph, kinds: Kinds) -> EditRequest:
+def request_of(edit: EditedGraph, entities_by_kind: Kinds) -> EditRequest:
     """The edit as editors take it; rivals of the original serve APP as false answers."""
-    direct = edit.direct_fact
-    false = rivals_of(direct, edit, kinds)[:5] if direct else ()
+    direct_fact = edit.direct_fact
+    false_answers = rivals_of(direct_fact, edit, entities_by_kind)[:5] if direct_fact else ()
     return EditRequest(
-        edit.subject, edit.prompt, edit.new, (edit.original,), false, record=str(edit.case_id)
+        edit.subject,
+        edit.prompt,
+        edit.new,
+        (edit.original,),
+        false_answers,
+        record=str(edit.case_id),
     )
 
 
-def probes_of(edit: EditedGraph, edits: Sequence[EditedGraph], kinds: Kinds) -> list[Probe]:
+def probes_of(
+    edit: EditedGraph, edits: Sequence[EditedGraph], entities_by_kind: Kinds
+) -> list[Probe]:
     """All probes of an edit in ``FORMS``, ``edits`` being the set it belongs to."""
     probes: list[Probe] = []
     for item, fact in enumerate(edit.facts):
-        new = edit.new if comparable(fact.object) == comparable(edit.original) else None
-        rivals = rivals_of(fact, edit, kinds)
-        probes.append(Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new, rivals))
+        new_answer = edit.new if comparable(fact.object) == comparable(edit.original) else None
+        rivals = rivals_of(fact, edit, entities_by_kind)
+        probes.append(
+            Probe(edit.case_id, "fact", item, fact.cloze, fact.object, new_answer, rivals)
+        )
         if comparable(fact.subject) == comparable(edit.subject):
-            statement = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
-            missing = f'Question: Who or what is missing in "{statement}"?\nAnswer:'
-            whole = f"Is it true that {fact.cloze} {fact.object}? Answer yes or no."
-            yes_no = f"Question: {whole}\nAnswer:"
+            statement_with_gap = f"{fact.prompt.replace('{}', '___').strip()} {fact.object}"
+            reverse_prompt = f'Question: Who or what is missing in "{statement_with_gap}"?\nAnswer:'
+            yes_no_question = f"Is it true that {fact.cloze} {fact.object}? Answer yes or no."
+            yes_no_prompt = f"Question: {yes_no_question}\nAnswer:"
             probes += [
-                Probe(edit.case_id, "reverse", item, missing, fact.subject),
-                Probe(edit.case_id, "yes_no", item, yes_no, "yes", "no"),
+                Probe(edit.case_id, "reverse", item, reverse_prompt, fact.subject),
+                Probe(edit.case_id, "yes_no", item, yes_no_prompt, "yes", "no"),
             ]
-    direct = edit.prompt.replace("{}", edit.subject)
-    probes.append(Probe(edit.case_id, "edit", 0, direct, edit.original, edit.new))
+    edit_prompt = edit.prompt.replace("{}", edit.subject)
+    probes.append(Probe(edit.case_id, "edit", 0, edit_prompt, edit.original, edit.new))
     for item, paraphrase in enumerate(PARAPHRASES):
-        prompt = paraphrase.format(direct)
-        probes.append(Probe(edit.case_id, "paraphrase", item, prompt, edit.original, edit.new))
+        paraphrase_prompt = paraphrase.format(edit_prompt)
+        probes.append(
+            Probe(edit.case_id, "paraphrase", item, paraphrase_prompt, edit.original, edit.new)
+        )
     for item, fact in enumerate(neighbours_of(edit, edits)):
         probes.append(Probe(edit.case_id, "neighbour", item, fact.cloze, fact.object, edit.new))
     return probes
@@ -132,26 +151,26 @@ def probes_of(edit: EditedGraph, edits: Sequence[EditedGraph], kinds: Kinds) -> 
 
 def neighbours_of(edit: EditedGraph, edits: Sequence[EditedGraph]) -> list[ChainFact]:
     """Facts about unedited subjects: of its relation, then with an object of its kind, then of its graph."""
-    edited = {comparable(other.subject) for other in edits}
-    facts = {
+    edited_subjects = {comparable(other_edit.subject) for other_edit in edits}
+    facts_about_others = {
         fact.key: fact
-        for other in edits
-        for fact in other.facts
-        if comparable(fact.subject) not in edited
+        for other_edit in edits
+        for fact in other_edit.facts
+        if comparable(fact.subject) not in edited_subjects
         and comparable(fact.object) != comparable(edit.new)
     }
-    direct = edit.direct_fact
-    kind = kind_of_question(direct.question) if direct else ""
-    relation = {edit.prompt} | ({direct.prompt} if direct else set())
-    graph_keys = {fact.key for fact in edit.facts}
+    direct_fact = edit.direct_fact
+    kind_of_edit = kind_of_question(direct_fact.question) if direct_fact else ""
+    prompts_of_relation = {edit.prompt} | ({direct_fact.prompt} if direct_fact else set())
+    keys_in_graph = {fact.key for fact in edit.facts}
     of_relation: list[ChainFact] = []
     of_kind: list[ChainFact] = []
     of_graph: list[ChainFact] = []
-    for fact in facts.values():
-        if fact.prompt in relation:
+    for fact in facts_about_others.values():
+        if fact.prompt in prompts_of_relation:
             of_relation.append(fact)
-        elif kind_of_question(fact.question) == kind:
+        elif kind_of_question(fact.question) == kind_of_edit:
             of_kind.append(fact)
-        elif fact.key in graph_keys:
+        elif fact.key in keys_in_graph:
             of_graph.append(fact)
     return [*of_relation, *of_kind, *of_graph][:MAX_NEIGHBOURS]

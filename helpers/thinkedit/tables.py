@@ -32,7 +32,7 @@ from helpers.results.text import (
     INCONCLUSIVE,
     model_words,
     published_table,
-    survivors,
+    verdicts_after_holm,
     with_interval,
 )
 from helpers.thinkedit import metrics
@@ -47,7 +47,7 @@ from helpers.thinkedit.metrics import (
     Known,
     capped_mean,
     capped_ratios,
-    pooled,
+    pooled_ratio,
     sums_of,
 )
 from helpers.thinkedit.modes import AGAIN, BEFORE, PLACEBO, SEQUENCES
@@ -95,18 +95,22 @@ def caption_of_runs(runs: Sequence[Run], *further_words: str, kind: str = "exact
     """What scores of a kind are of: models, edits, preset, dtype and device, how samples were drawn."""
     models_by_settings: dict[tuple[str, ...], list[str]] = {}  # by what their scores are of
     for run in runs:
-        source = {**run.about.source, **run.about.caption}
+        source_of_run = {**run.about.source, **run.about.caption}
         first_key = next(key for key in run.keys if key.kind == kind)
-        settings = run.about.settings[str(first_key)]
-        layout = "what it recalls" if is_recalled(run) else source["layout"]
+        settings_of_scores = run.about.settings[str(first_key)]
+        layout_words = "what it recalls" if is_recalled(run) else source_of_run["layout"]
         settings_words = (
-            f"edits of {f'KnowGIC {layout}' if layout in LAYOUTS else layout}",
-            f"preset {source['preset']}",
-            f"{source['dtype']} on {source['device']}",
-            *(f"{name} {settings[name]}" for name in _DRAWN if name in settings),
+            f"edits of {f'KnowGIC {layout_words}' if layout_words in LAYOUTS else layout_words}",
+            f"preset {source_of_run['preset']}",
+            f"{source_of_run['dtype']} on {source_of_run['device']}",
+            *(
+                f"{name} {settings_of_scores[name]}"
+                for name in _DRAWN
+                if name in settings_of_scores
+            ),
         )
         edit_count = run.joined(kind)["case_id"].nunique()
-        words_of_model = f"{model_words(source['model'])}, {edit_count} edits"
+        words_of_model = f"{model_words(source_of_run['model'])}, {edit_count} edits"
         models_by_settings.setdefault(settings_words, []).append(words_of_model)
     return "\n".join(
         ", ".join([f"ours: {'; '.join(models_in_words)}", *settings_words, *further_words])
@@ -133,118 +137,133 @@ def terms_of_runs(
 
     A second draw of the unedited model is a method of every mode, ``UNEDITED_AGAIN``.
     """
-    parts = []
+    tables_of_methods = []
     for run in runs:
-        keys = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
-        modes_of_edits = dict.fromkeys(key.mode for key in keys if key.mode != AGAIN)
-        for key in keys:
-            terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
+        keys_of_edits = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
+        modes_of_edits = dict.fromkeys(key.mode for key in keys_of_edits if key.mode != AGAIN)
+        for key in keys_of_edits:
+            measure_terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
             if key.mode == AGAIN:
-                again = terms.assign(method=UNEDITED_AGAIN)
-                parts += [again.assign(mode=mode) for mode in modes_of_edits]
+                terms_of_second_draw = measure_terms.assign(method=UNEDITED_AGAIN)
+                tables_of_methods += [
+                    terms_of_second_draw.assign(mode=mode) for mode in modes_of_edits
+                ]
             else:
-                parts.append(terms.assign(method=key.method, mode=key.mode))
-    if not parts:
+                tables_of_methods.append(measure_terms.assign(method=key.method, mode=key.mode))
+    if not tables_of_methods:
         return Table(columns=[*KEYS, "mode", "measure"], dtype=str)
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(tables_of_methods, ignore_index=True)
 
 
 def _terms_of_table(run: Run, key: TableKey, rule: Known) -> Table:
     """The terms of one method in one mode; of exact scores also those of success."""
-    facts = facts_of(run, key.method, mode=key.mode, rule=rule, estimator=key.kind)
-    terms = metrics.terms_of(facts, run.tables["chains"])
+    fact_probabilities = facts_of(run, key.method, mode=key.mode, rule=rule, estimator=key.kind)
+    measure_terms = metrics.terms_of(fact_probabilities, run.tables["chains"])
     if key.kind != "exact":
-        return terms
-    success = metrics.success_terms(run.tables[str(key)])
-    return pd.concat([terms, success, _of_successful(terms, success)])
+        return measure_terms
+    terms_of_success = metrics.success_terms(run.tables[str(key)])
+    return pd.concat(
+        [measure_terms, terms_of_success, _of_successful(measure_terms, terms_of_success)]
+    )
 
 
-def _of_successful(terms: Table, success: Table) -> Table:
+def _of_successful(measure_terms: Table, terms_of_success: Table) -> Table:
     """The chains of the edits that succeed: of an edit that fails, much is left for another reason."""
-    efficacy = success[success["measure"] == "Efficacy"]
+    efficacy = terms_of_success[terms_of_success["measure"] == "Efficacy"]
     successful = efficacy.loc[efficacy["ratio"] == 1, "edit"]
-    of_them = (terms["measure"] == "IFR") & terms["edit"].isin(successful)
-    return terms[of_them].assign(measure=SUCCESSFUL)
+    is_ifr_of_successful = (measure_terms["measure"] == "IFR") & measure_terms["edit"].isin(
+        successful
+    )
+    return measure_terms[is_ifr_of_successful].assign(measure=SUCCESSFUL)
 
 
-def split_app(terms: Table) -> tuple[Table, Table]:
+def split_app(measure_terms: Table) -> tuple[Table, Table]:
     """The methods as they are, and their versions with APP under the same names, to set side by side."""
-    with_app = terms["method"].str.endswith("+app")
-    plain_names = terms["method"].str.removesuffix("+app")
-    return terms[~with_app], terms.assign(method=plain_names)[with_app]
+    has_app = measure_terms["method"].str.endswith("+app")
+    plain_names = measure_terms["method"].str.removesuffix("+app")
+    return measure_terms[~has_app], measure_terms.assign(method=plain_names)[has_app]
 
 
-def by_method(terms: Table, mode: str) -> dict[tuple[str, str], Table]:
+def by_method(measure_terms: Table, mode: str) -> dict[tuple[str, str], Table]:
     """Terms of each (model, method) in one mode; ArchiveError where there are no results of it."""
-    of_mode = terms[terms["mode"] == mode]
+    of_mode = measure_terms[measure_terms["mode"] == mode]
     if of_mode.empty:
-        raise ArchiveError(f"no results of mode {mode!r}; there are {set(terms['mode'])}")
-    groups = of_mode.groupby(KEYS)
-    return {(str(model), str(method)): of_method for (model, method), of_method in groups}
+        raise ArchiveError(f"no results of mode {mode!r}; there are {set(measure_terms['mode'])}")
+    terms_by_method = of_mode.groupby(KEYS)
+    return {(str(model), str(method)): of_method for (model, method), of_method in terms_by_method}
 
 
-def measure_table(terms: Table, measures: Sequence[str], *, mode: str) -> Table:
+def measure_table(measure_terms: Table, measures: Sequence[str], *, mode: str) -> Table:
     """A row per method. Of each measure its mean over edits (``IFR``) with its 95 % interval (``IFR low``,
     ``IFR high``), the numbers of ``IFR edits`` and ``IFR terms`` (chains or facts), and, of ratios, the
     ``Pooled`` one as the paper takes it (``IFR pooled``).
     """
-    rows = []
-    for (model, method), terms_of_method in by_method(terms, mode).items():
-        row: dict[str, object] = {"model": model, "method": method}
-        for name in measures:
-            of_measure = terms_of_method[terms_of_method["measure"] == name]
-            sums = sums_of(of_measure)
-            if name in (*SHARES, DEEP):
-                mean = share_interval(of_measure["ratio"])
+    rows_of_methods = []
+    for (model, method), terms_of_method in by_method(measure_terms, mode).items():
+        row_of_method: dict[str, object] = {"model": model, "method": method}
+        for measure in measures:
+            terms_of_measure = terms_of_method[terms_of_method["measure"] == measure]
+            sums_of_edits = sums_of(terms_of_measure)
+            if measure in (*SHARES, DEEP):
+                estimate = share_interval(terms_of_measure["ratio"])
             else:
-                mean = capped_mean(sums)
-                if name != SUCCESSFUL:
-                    row[f"{name} pooled"] = pooled(sums)
-            row |= {name: mean.mean, f"{name} low": mean.low, f"{name} high": mean.high}
-            row |= {f"{name} edits": len(sums), f"{name} terms": len(of_measure)}
-        rows.append(row)
-    return ordered(Table(rows))
+                estimate = capped_mean(sums_of_edits)
+                if measure != SUCCESSFUL:
+                    row_of_method[f"{measure} pooled"] = pooled_ratio(sums_of_edits)
+            row_of_method |= {
+                measure: estimate.mean,
+                f"{measure} low": estimate.low,
+                f"{measure} high": estimate.high,
+            }
+            row_of_method |= {
+                f"{measure} edits": len(sums_of_edits),
+                f"{measure} terms": len(terms_of_measure),
+            }
+        rows_of_methods.append(row_of_method)
+    return in_papers_order(Table(rows_of_methods))
 
 
-def technique_table(terms: Table, *, mode: str) -> Table:
+def technique_table(measure_terms: Table, *, mode: str) -> Table:
     """IFR, CKP, efficacy, specificity (the paper's Tables 5 and 6) and generalisation of each method."""
-    shares = [name for name in SHARES if (terms["measure"] == name).any()]
-    return measure_table(terms, [*MEASURES, *shares], mode=mode)
+    measured_shares = [share for share in SHARES if (measure_terms["measure"] == share).any()]
+    return measure_table(measure_terms, [*MEASURES, *measured_shares], mode=mode)
 
 
-def app_table(plain: Table, with_app: Table, *, mode: str) -> Table:
+def app_table(terms_without_app: Table, terms_with_app: Table, *, mode: str) -> Table:
     """Each method that has both, without and with APP, on the same edits: IFR and CKP next to the efficacy
     that they cost.
     """
-    edits = [*KEYS, "mode", "edit"]
-    shared = plain[edits].merge(with_app[edits]).drop_duplicates()
-    sides = {"without": plain, "with": with_app}
-    rows = [
-        measure_table(terms.merge(shared), PRICE, mode=mode).assign(APP=side)
-        for side, terms in sides.items()
+    edit_columns = [*KEYS, "mode", "edit"]
+    edits_of_both = (
+        terms_without_app[edit_columns].merge(terms_with_app[edit_columns]).drop_duplicates()
+    )
+    terms_by_side = {"without": terms_without_app, "with": terms_with_app}
+    tables_of_sides = [
+        measure_table(terms_of_side.merge(edits_of_both), PRICE, mode=mode).assign(APP=side)
+        for side, terms_of_side in terms_by_side.items()
     ]
-    table = ordered(pd.concat(rows, ignore_index=True))
-    table.insert(len(KEYS), "APP", table.pop("APP"))
-    return table
+    both_sides = in_papers_order(pd.concat(tables_of_sides, ignore_index=True))
+    both_sides.insert(len(KEYS), "APP", both_sides.pop("APP"))
+    return both_sides
 
 
-def deep_table(terms: Table, *, mode: str) -> Table:
+def deep_table(measure_terms: Table, *, mode: str) -> Table:
     """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
-    return measure_table(terms, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
+    return measure_table(measure_terms, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")
 
 
-def length_table(terms: Table, *, mode: str) -> Table:
+def length_table(measure_terms: Table, *, mode: str) -> Table:
     """IFR overall and by chain length (the paper's Table 10), from the deducible chains of each."""
-    chains = terms[terms["measure"] == "IFR"]
+    chains = measure_terms[measure_terms["measure"] == "IFR"]
     by_length = chains.assign(measure=chains["length"].astype(str))
-    longer = chains[chains["length"] > 1].assign(measure=LONGER)
-    every = pd.concat([chains.assign(measure=OVERALL), by_length, longer])
-    return measure_table(every, [*STEPS, LONGER], mode=mode)
+    longer_chains = chains[chains["length"] > 1].assign(measure=LONGER)
+    chains_at_each_length = pd.concat([chains.assign(measure=OVERALL), by_length, longer_chains])
+    return measure_table(chains_at_each_length, [*STEPS, LONGER], mode=mode)
 
 
 def difference_table(
-    terms: Table,
-    other: Table,
+    measure_terms: Table,
+    other_terms: Table,
     *,
     mode: str,
     other_mode: str = "",
@@ -256,138 +275,177 @@ def difference_table(
     There it is the same method in ``other_mode``, or the method ``than``; by default in the same mode. A
     method that is ``than`` by construction is not compared with it (``distinct``).
     """
-    others_by_method = by_method(other, other_mode or mode)
-    pairs = {}
-    for (model, method), second_terms in by_method(terms, mode).items():
-        first_terms = others_by_method.get((model, than or method))
-        same = method == than or (mode not in SEQUENCES and len(distinct([than, method])) == 1)
-        if first_terms is None or (than and same):
+    references_by_method = by_method(other_terms, other_mode or mode)
+    sums_by_measure = {}
+    for (model, method), terms_of_method in by_method(measure_terms, mode).items():
+        terms_of_reference = references_by_method.get((model, than or method))
+        is_same_method = method == than or (
+            mode not in SEQUENCES and len(distinct([than, method])) == 1
+        )
+        if terms_of_reference is None or (than and is_same_method):
             continue
         for measure in measures:
-            first = sums_of(first_terms[first_terms["measure"] == measure])
-            second = sums_of(second_terms[second_terms["measure"] == measure])
-            pairs[model, method, measure] = first, second
-    return _tested(pairs)
+            reference_sums = sums_of(terms_of_reference[terms_of_reference["measure"] == measure])
+            method_sums = sums_of(terms_of_method[terms_of_method["measure"] == measure])
+            sums_by_measure[model, method, measure] = reference_sums, method_sums
+    return _table_of_tests(sums_by_measure)
 
 
-def longer_table(terms: Table, *, mode: str) -> ShownTable:
+def longer_table(measure_terms: Table, *, mode: str) -> ShownTable:
     """IFR along chains of two steps or more minus that of the direct question, over edits with both.
 
     A method that is another one by construction is not tested again (``distinct``).
     """
-    evaluated = by_method(terms, mode)
-    pairs = {}
+    evaluated = by_method(measure_terms, mode)
+    sums_by_measure = {}
     for (model, method), terms_of_method in evaluated.items():
-        others = [name for of_model, name in evaluated if of_model == model]
-        if mode not in SEQUENCES and method not in distinct(others):
+        methods_of_model = [
+            other_method for of_model, other_method in evaluated if of_model == model
+        ]
+        if mode not in SEQUENCES and method not in distinct(methods_of_model):
             continue
         chains = terms_of_method[terms_of_method["measure"] == "IFR"]
-        direct, longer = chains[chains["length"] == 1], chains[chains["length"] > 1]
-        pairs[model, method, "IFR"] = sums_of(direct), sums_of(longer)
-    return _tested(pairs)
+        direct_chains = chains[chains["length"] == 1]
+        longer_chains = chains[chains["length"] > 1]
+        sums_by_measure[model, method, "IFR"] = sums_of(direct_chains), sums_of(longer_chains)
+    return _table_of_tests(sums_by_measure)
 
 
-def with_placebos(terms: Table) -> Table:
+def with_placebos(measure_terms: Table) -> Table:
     """The evaluation with a further method for each that has a placebo, such as "rome, placebo"; the one
     given where none is stored.
     """
-    foreign = terms[terms["mode"] == PLACEBO]
-    names = foreign["method"] + f", {PLACEBO}"
-    return pd.concat([terms, foreign.assign(method=names, mode="independent")], ignore_index=True)
-
-
-def placebo_differences(terms: Table) -> ShownTable:
-    """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
-    if PLACEBO not in set(terms["mode"]):
-        raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
-    return difference_table(
-        terms, terms, mode="independent", other_mode=PLACEBO, measures=PLACEBO_MEASURES
+    foreign_terms = measure_terms[measure_terms["mode"] == PLACEBO]
+    placebo_names = foreign_terms["method"] + f", {PLACEBO}"
+    return pd.concat(
+        [measure_terms, foreign_terms.assign(method=placebo_names, mode="independent")],
+        ignore_index=True,
     )
 
 
-def placebo_lines(terms: Table) -> list[str]:
+def placebo_differences(measure_terms: Table) -> ShownTable:
+    """Each edit minus another edit's update on the same chains: what is lost because of *this* edit."""
+    if PLACEBO not in set(measure_terms["mode"]):
+        raise ArchiveError(f"no placebo is stored: publish with modes: [independent, {PLACEBO}]")
+    return difference_table(
+        measure_terms,
+        measure_terms,
+        mode="independent",
+        other_mode=PLACEBO,
+        measures=PLACEBO_MEASURES,
+    )
+
+
+def placebo_lines(measure_terms: Table) -> list[str]:
     """What a foreign edit gives, a line for each model and method that has a placebo."""
-    if PLACEBO not in set(terms["mode"]):
+    if PLACEBO not in set(measure_terms["mode"]):
         return []
     lines = []
-    for row in measure_table(terms, PLACEBO_MEASURES, mode=PLACEBO).to_dict("records"):
-        parts = []
-        for name in PLACEBO_MEASURES:
-            mean = Estimate(
-                row[name], row[f"{name} low"], row[f"{name} high"], row[f"{name} edits"]
+    for row_of_method in measure_table(measure_terms, PLACEBO_MEASURES, mode=PLACEBO).to_dict(
+        "records"
+    ):
+        measures_in_words = []
+        for measure in PLACEBO_MEASURES:
+            estimate = Estimate(
+                row_of_method[measure],
+                row_of_method[f"{measure} low"],
+                row_of_method[f"{measure} high"],
+                row_of_method[f"{measure} edits"],
             )
-            parts.append(f"{name} {with_interval(mean)} (n = {mean.n})")
-        method = method_label(row["method"])
-        lines.append(f"{row['model']}: a foreign edit of {method} gives {'; '.join(parts)}")
+            measures_in_words.append(f"{measure} {with_interval(estimate)} (n = {estimate.n})")
+        editor_label = method_label(row_of_method["method"])
+        lines.append(
+            f"{row_of_method['model']}: a foreign edit of {editor_label} gives {'; '.join(measures_in_words)}"
+        )
     return lines
 
 
-def orders_table(terms: Table) -> Table:
+def orders_table(measure_terms: Table) -> Table:
     """A row for each order of a sequence that was made in several; no rows where none was."""
-    parts = []
+    tables_of_orders = []
     for order, mode in enumerate(SEQUENCES, start=1):
-        if mode in set(terms["mode"]):
-            parts.append(measure_table(terms, ORDER_MEASURES, mode=mode).assign(order=order))
-    every = ordered(pd.concat(parts, ignore_index=True))
-    order_count = every.groupby(KEYS)["order"].transform("size")
-    return every[order_count > 1].reset_index(drop=True)
+        if mode in set(measure_terms["mode"]):
+            tables_of_orders.append(
+                measure_table(measure_terms, ORDER_MEASURES, mode=mode).assign(order=order)
+            )
+    rows_of_orders = in_papers_order(pd.concat(tables_of_orders, ignore_index=True))
+    order_count = rows_of_orders.groupby(KEYS)["order"].transform("size")
+    return rows_of_orders[order_count > 1].reset_index(drop=True)
 
 
-def order_lines(terms: Table) -> list[str]:
+def order_lines(measure_terms: Table) -> list[str]:
     """The lowest and the highest mean over the orders of each sequence that was made in several, and their
     difference; last, how many orders the others have.
     """
     lines = []
-    for (model, method), orders in orders_table(terms).groupby(KEYS, sort=False):
-        ranges = []
+    for (model, method), orders in orders_table(measure_terms).groupby(KEYS, sort=False):
+        ranges_in_words = []
         for measure in ORDER_MEASURES:
-            lowest, highest = orders[measure].min(), orders[measure].max()
+            lowest = orders[measure].min()
+            highest = orders[measure].max()
             if pd.notna(lowest):
                 range_words = f"{lowest:.2f} to {highest:.2f} (range {highest - lowest:.2f})"
-                ranges.append(f"{measure} {range_words}")
-        words = ", ".join(ranges)
-        lines.append(f"{model}, {method_label(str(method))}, over {len(orders)} orders: {words}")
+                ranges_in_words.append(f"{measure} {range_words}")
+        joined_ranges = ", ".join(ranges_in_words)
+        lines.append(
+            f"{model}, {method_label(str(method))}, over {len(orders)} orders: {joined_ranges}"
+        )
     return [*lines, "every other sequence: one order" if lines else "every sequence: one order"]
 
 
-def order_differences(terms: Table, *, than: str) -> ShownTable:
+def order_differences(measure_terms: Table, *, than: str) -> ShownTable:
     """Each method's sequence minus that of ``than`` on the same edits, over all pairs of their orders.
 
     No rows where both were made in one order. ``lowest`` and ``highest`` are the pairs' mean differences. A
     ``verdict`` needs the same one in every pair, so its p-value is the pairs' largest one. ``Holm``:
     corrected for the tests of the same measure and model.
     """
-    sequences = _sequences(terms)
-    rows = []
-    for (model, method), orders in sequences.items():
-        others = sequences.get((model, than), [])
-        pair_count = len(others) * len(orders)
+    sequences = _sequences(measure_terms)
+    tested_rows = []
+    for (model, method), orders_of_method in sequences.items():
+        orders_of_other = sequences.get((model, than), [])
+        pair_count = len(orders_of_other) * len(orders_of_method)
         if method == than or pair_count < 2:
             continue
         for measure in ORDER_MEASURES:
             contrasts = [
-                _contrast(_ratios_of(first, measure), _ratios_of(second, measure), measure)
-                for first in others
-                for second in orders
+                _contrast(
+                    _ratios_of(terms_of_other, measure),
+                    _ratios_of(terms_of_method, measure),
+                    measure,
+                )
+                for terms_of_other in orders_of_other
+                for terms_of_method in orders_of_method
             ]
-            means = [contrast.difference.mean for contrast in contrasts]
+            mean_differences = [contrast.difference.mean for contrast in contrasts]
             edit_count = contrasts[0].difference.n
             if edit_count:
-                lowest, highest = f"{min(means):+.2f}", f"{max(means):+.2f}"
-                means_of_pairs = (pair_count, lowest, highest)
-                rows.append(
-                    (model, method, measure, *means_of_pairs, edit_count, *_common(contrasts))
+                lowest = f"{min(mean_differences):+.2f}"
+                highest = f"{max(mean_differences):+.2f}"
+                verdict, p_value = _shared_verdict(contrasts)
+                tested_rows.append(
+                    (
+                        model,
+                        method,
+                        measure,
+                        pair_count,
+                        lowest,
+                        highest,
+                        edit_count,
+                        verdict,
+                        p_value,
+                    )
                 )
-    names = [*KEYS, "measure", "pairs", "lowest", "highest", "edits", "verdict", "Holm"]
-    return _with_marks(_with_holm(Table(rows, columns=names)))
+    column_names = [*KEYS, "measure", "pairs", "lowest", "highest", "edits", "verdict", "Holm"]
+    return _with_note_on_mend(_with_holm(Table(tested_rows, columns=column_names)))
 
 
-def _common(contrasts: Sequence[Contrast]) -> tuple[str, float]:
+def _shared_verdict(contrasts: Sequence[Contrast]) -> tuple[str, float]:
     """The verdict of several tests if it is the same one in all, and the p-value that all of them show it."""
-    verdicts = {_direction(contrast) for contrast in contrasts}
-    if len(verdicts) > 1:
+    distinct_verdicts = {_direction(contrast) for contrast in contrasts}
+    if len(distinct_verdicts) > 1:
         return INCONCLUSIVE, 1.0
-    return verdicts.pop(), max(contrast.p_value for contrast in contrasts)
+    return distinct_verdicts.pop(), max(contrast.p_value for contrast in contrasts)
 
 
 def _ratios_of(terms_of_method: Table, measure: str) -> pd.Series:
@@ -395,37 +453,53 @@ def _ratios_of(terms_of_method: Table, measure: str) -> pd.Series:
     return capped_ratios(sums_of(terms_of_method[terms_of_method["measure"] == measure]))
 
 
-def _sequences(terms: Table) -> dict[tuple[str, str], list[Table]]:
+def _sequences(measure_terms: Table) -> dict[tuple[str, str], list[Table]]:
     """Terms of each order in which the sequence of a (model, method) was made."""
     sequences: dict[tuple[str, str], list[Table]] = {}
     for mode in SEQUENCES:
-        if mode in set(terms["mode"]):
-            for key, terms_of_order in by_method(terms, mode).items():
+        if mode in set(measure_terms["mode"]):
+            for key, terms_of_order in by_method(measure_terms, mode).items():
                 sequences.setdefault(key, []).append(terms_of_order)
     return sequences
 
 
-def _tested(pairs: Mapping[tuple[str, str, str], tuple[Table, Table]]) -> ShownTable:
+def _table_of_tests(
+    sums_by_measure: Mapping[tuple[str, str, str], tuple[Table, Table]],
+) -> ShownTable:
     """Differences of capped ratios by (model, method, measure), from sums of the first and second side.
 
     They are tested over the edits of both sides (``statistics.paired``). ``verdict`` is of each test by
     itself, ``Holm`` corrected for the tests of the same measure and model. ``could show``: the smallest
     difference that as many edits would show in four of five cases, rounded up.
     """
-    rows = []
-    for (*keys, measure), sums in pairs.items():
-        first, second = map(capped_ratios, sums)
-        contrast = _contrast(first, second, measure)
+    tested_rows = []
+    for (*model_and_method, measure), sums_of_both in sums_by_measure.items():
+        first_ratios, second_ratios = map(capped_ratios, sums_of_both)
+        contrast = _contrast(first_ratios, second_ratios, measure)
         change = contrast.difference
         if change.n:
-            text = with_interval(change, signed=True)
-            least = detectable(second - first)
-            could_show = np.ceil(round(100 * least, 6)) / 100 if least <= 1 else float("nan")
-            words = _direction(contrast)
-            rows.append((*keys, measure, text, change.n, words, contrast.p_value, could_show))
-    names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
-    table = _with_holm(Table(rows, columns=names))
-    return _with_marks(with_power(table, table["could show"], table["edits"], digits=2))
+            change_in_words = with_interval(change, signed=True)
+            detectable_difference = detectable(second_ratios - first_ratios)
+            could_show = (
+                np.ceil(round(100 * detectable_difference, 6)) / 100
+                if detectable_difference <= 1
+                else float("nan")
+            )
+            verdict = _direction(contrast)
+            tested_rows.append(
+                (
+                    *model_and_method,
+                    measure,
+                    change_in_words,
+                    change.n,
+                    verdict,
+                    contrast.p_value,
+                    could_show,
+                )
+            )
+    column_names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
+    table = _with_holm(Table(tested_rows, columns=column_names))
+    return _with_note_on_mend(with_power(table, table["could show"], table["edits"], digits=2))
 
 
 def _contrast(first: pd.Series, second: pd.Series, measure: str) -> Contrast:
@@ -437,7 +511,7 @@ def _with_holm(table: Table) -> Table:
     """The table with verdicts in place of the p-values in ``Holm``, by model and measure."""
     corrected = table.astype({"Holm": object})
     for _, family in table.groupby(["model", "measure"]):
-        verdicts = survivors(family["verdict"].tolist(), family["Holm"].tolist())
+        verdicts = verdicts_after_holm(family["verdict"].tolist(), family["Holm"].tolist())
         corrected.loc[family.index, "Holm"] = verdicts
     return corrected
 
@@ -455,23 +529,26 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
     Edits share wordings, and those of one may be alike; in brackets the number of wordings. For packaged
     graphs, which have texts.
     """
-    rows = []
+    rows_of_methods = []
     for run in runs:
-        wording = {edit.case_id: edit.prompt for edit in load_edits(run.about.source["layout"])}
-        for (model, method), terms in by_method(
-            terms_of_runs((run,), rule=rule), "independent"
-        ).items():
-            row: dict[str, object] = {"model": model, "method": method}
-            for name in MEASURES:
-                sums = sums_of(terms[terms["measure"] == name])
-                ratios = capped_ratios(sums)
-                by_wording = ratios.set_axis(ratios.index.map(wording)).rename_axis("relation")
-                row[name] = with_interval(capped_mean(sums))
-                wordings = by_wording.index.nunique()
-                by_cluster = with_interval(fraction_interval(by_wording))
-                row[f"{name}, by wording"] = f"{by_cluster} ({wordings})"
-            rows.append(row)
-    return _with_marks(ordered(Table(rows)))
+        wording_of_edit = {
+            edit.case_id: edit.prompt for edit in load_edits(run.about.source["layout"])
+        }
+        terms_of_run = terms_of_runs((run,), rule=rule)
+        for (model, method), terms_of_method in by_method(terms_of_run, "independent").items():
+            row_of_method: dict[str, object] = {"model": model, "method": method}
+            for measure in MEASURES:
+                sums_of_edits = sums_of(terms_of_method[terms_of_method["measure"] == measure])
+                ratio_of_edit = capped_ratios(sums_of_edits)
+                ratios_by_wording = ratio_of_edit.set_axis(
+                    ratio_of_edit.index.map(wording_of_edit)
+                ).rename_axis("relation")
+                row_of_method[measure] = with_interval(capped_mean(sums_of_edits))
+                wording_count = ratios_by_wording.index.nunique()
+                interval_by_wording = with_interval(fraction_interval(ratios_by_wording))
+                row_of_method[f"{measure}, by wording"] = f"{interval_by_wording} ({wording_count})"
+            rows_of_methods.append(row_of_method)
+    return _with_note_on_mend(in_papers_order(Table(rows_of_methods)))
 
 
 def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
@@ -480,27 +557,33 @@ def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
     Of those asked for in responses, also the share that one response of five names at least, as in the
     paper's Appendix A.
     """
-    rows = []
+    rows_of_models = []
     for run in runs:
         scores = run.tables[str(TableKey("exact", "none", BEFORE))]
-        row: dict[str, object] = {"model": model_of(run)}
+        row_of_model: dict[str, object] = {"model": model_of(run)}
         for known_rule in (rule, replace(rule, top=True)):
-            facts = metrics.facts_table(scores, scores, rule=known_rule)
-            chains = metrics.chain_table(facts, run.tables["chains"])
+            facts_known = metrics.facts_table(scores, scores, rule=known_rule)
+            chains = metrics.chain_table(facts_known, run.tables["chains"])
             rule_words = f"of at least {rule.threshold:g}"
             if known_rule.top:
                 rule_words = "of any probability"
-            row[f"facts {rule_words}"] = f"{facts['known_before'].sum()} of {len(facts)}"
-            row[f"chains {rule_words}"] = f"{chains['kept'].sum()} of {len(chains)}"
-        row["named once in five"] = "n/a"
+            row_of_model[f"facts {rule_words}"] = (
+                f"{facts_known['known_before'].sum()} of {len(facts_known)}"
+            )
+            row_of_model[f"chains {rule_words}"] = f"{chains['kept'].sum()} of {len(chains)}"
+        row_of_model["named once in five"] = "n/a"
         if "sampled" in run.kinds:
             is_named = run.tables[str(TableKey("sampled", "none", BEFORE))]["hits"] > 0
-            row["named once in five"] = with_interval(share_interval(is_named.astype(float)))
-        rows.append(row)
+            row_of_model["named once in five"] = with_interval(
+                share_interval(is_named.astype(float))
+            )
+        rows_of_models.append(row_of_model)
     paper_table = published_table("thinkedit_appendix_a")
     for model, share in zip(paper_table["model"], paper_table["value"], strict=True):
-        rows.append({"model": f"{model}, the paper", "named once in five": f"{share:.2f}"})
-    return Table(rows).fillna("–")
+        rows_of_models.append(
+            {"model": f"{model}, the paper", "named once in five": f"{share:.2f}"}
+        )
+    return Table(rows_of_models).fillna("–")
 
 
 def form_table(runs: Sequence[Run], *, mode: str) -> Table:
@@ -509,117 +592,144 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
     Means over edits: the probability of the object, that of the subject where the object is given, and the
     share of facts to which *yes* is a more probable answer than *no*.
     """
-    parts = []
+    tables_of_methods = []
     for run in runs:
         for key in run.keys:
             if key.kind == "exact" and key.mode in (BEFORE, mode):
                 scores = run.tables[str(key)]
                 if {*_FORMS} <= {*scores["form"]}:
-                    parts.append(_forms(scores).assign(model=model_of(run), method=key.method))
-    if not parts:
+                    tables_of_methods.append(
+                        _forms(scores).assign(model=model_of(run), method=key.method)
+                    )
+    if not tables_of_methods:
         raise ArchiveError(
             "no run asks for subjects, or with yes or no: publish with KnowGIC's edits"
         )
-    return ordered(pd.concat(parts)[[*KEYS, *_FORMS.values(), "edits", "facts"]])
+    return in_papers_order(
+        pd.concat(tables_of_methods)[[*KEYS, *_FORMS.values(), "edits", "facts"]]
+    )
 
 
 def _forms(scores: Table) -> Table:
     """A row with each form's mean over edits, of the facts that all forms ask for."""
     in_forms = scores[scores["form"].isin(list(_FORMS))]
-    yes = (in_forms["original_sum"] > in_forms["other_sum"]).astype(float)
-    answer = np.exp(in_forms["original_named"]).where(in_forms["form"] != "yes_no", yes)
-    in_forms = in_forms.assign(answer=answer.astype(float))
-    by_fact = in_forms.pivot(index=["case_id", "item"], columns="form", values="answer").dropna()
-    by_edit = by_fact.groupby("case_id").mean()
-    means = by_edit.mean().rename(_FORMS).to_frame().T
-    return means.assign(edits=len(by_edit), facts=len(by_fact))
+    yes_is_likelier = (in_forms["original_sum"] > in_forms["other_sum"]).astype(float)
+    answer_value = np.exp(in_forms["original_named"]).where(
+        in_forms["form"] != "yes_no", yes_is_likelier
+    )
+    in_forms = in_forms.assign(answer=answer_value.astype(float))
+    values_by_fact = in_forms.pivot(
+        index=["case_id", "item"], columns="form", values="answer"
+    ).dropna()
+    means_by_edit = values_by_fact.groupby("case_id").mean()
+    means = means_by_edit.mean().rename(_FORMS).to_frame().T
+    return means.assign(edits=len(means_by_edit), facts=len(values_by_fact))
 
 
 def text_table(runs: Sequence[Run], *, mode: str) -> Table:
     """Mean fluency (bits) and consistency of texts about ``n`` edited subjects."""
-    texts = pd.concat([run.joined("texts").assign(model=run.about.source["model"]) for run in runs])
-    of_mode = texts[texts["mode"].isin([BEFORE, mode])]
-    groups = of_mode.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
-    means = groups[["fluency", "consistency"]].mean()
-    return ordered(means.assign(n=groups.size()).reset_index())
+    text_scores = pd.concat(
+        [run.joined("texts").assign(model=run.about.source["model"]) for run in runs]
+    )
+    of_mode = text_scores[text_scores["mode"].isin([BEFORE, mode])]
+    texts_by_method = of_mode.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
+    means = texts_by_method[["fluency", "consistency"]].mean()
+    return in_papers_order(means.assign(n=texts_by_method.size()).reset_index())
 
 
 def paper_techniques(*names: str) -> Table:
     """The paper's Tables 5 and 6 in the form of ``technique_table``, or "thinkedit_repository"'s numbers."""
-    printed = names or ("thinkedit_table_5", "thinkedit_table_6")
-    table = pd.concat([published_table(name) for name in printed])
-    wide = table.pivot(index=KEYS, columns="metric", values="value")
-    titles = {"ifr": "IFR", "ckp": "CKP", "efficacy": "Efficacy", "specificity": "Specificity"}
-    wide = wide[[metric for metric in titles if metric in wide]]
-    return ordered(wide.rename(columns=titles).reset_index())
+    table_names = names or ("thinkedit_table_5", "thinkedit_table_6")
+    printed_numbers = pd.concat([published_table(table_name) for table_name in table_names])
+    by_measure = printed_numbers.pivot(index=KEYS, columns="metric", values="value")
+    measure_titles = {
+        "ifr": "IFR",
+        "ckp": "CKP",
+        "efficacy": "Efficacy",
+        "specificity": "Specificity",
+    }
+    by_measure = by_measure[[metric for metric in measure_titles if metric in by_measure]]
+    return in_papers_order(by_measure.rename(columns=measure_titles).reset_index())
 
 
 def paper_lengths() -> Table:
     """The paper's Table 10 in the form of ``length_table``; two steps and more by Definition 3."""
-    table = published_table("thinkedit_table_10").query("metric == 'ifr'")
-    wide = table.pivot(index=KEYS, columns="steps", values="value")
+    printed_numbers = published_table("thinkedit_table_10").query("metric == 'ifr'")
+    by_steps = printed_numbers.pivot(index=KEYS, columns="steps", values="value")
     weights = chain_length_table().loc["paper", list(STEPS[2:])] / np.sqrt([2, 3, 4, 5])
-    longer = wide[list(STEPS[2:])] @ weights / weights.sum()
-    wide = wide.reindex(columns=list(STEPS)).assign(**{LONGER: longer})
-    return ordered(wide.reset_index())
+    ifr_of_longer = by_steps[list(STEPS[2:])] @ weights / weights.sum()
+    by_steps = by_steps.reindex(columns=list(STEPS)).assign(**{LONGER: ifr_of_longer})
+    return in_papers_order(by_steps.reset_index())
 
 
 def scalability_table() -> Table:
     """The authors' repository on Harry Potter's case: IFR by chain length and overall, and CKP, pooled; the
     first row has the number of chains.
     """
-    rows = published_table("thinkedit_scalability")
-    column = rows["steps"].where(rows["metric"] != "ckp", "CKP")
-    wide = rows.assign(column=column).pivot(index=KEYS, columns="column", values="value")
-    counts = wide.loc[[("", "")]].rename({"": "chains"}, level="model")
-    counts[OVERALL] = counts[list(STEPS[1:])].sum(axis=1)
-    by_method = ordered(wide.drop(("", "")).reset_index())
-    table = pd.concat([counts.reset_index(), by_method], ignore_index=True)
-    return table[[*KEYS, *STEPS, "CKP"]]
+    printed_numbers = published_table("thinkedit_scalability")
+    column_names = printed_numbers["steps"].where(printed_numbers["metric"] != "ckp", "CKP")
+    by_column = printed_numbers.assign(column=column_names).pivot(
+        index=KEYS, columns="column", values="value"
+    )
+    chain_counts = by_column.loc[[("", "")]].rename({"": "chains"}, level="model")
+    chain_counts[OVERALL] = chain_counts[list(STEPS[1:])].sum(axis=1)
+    rows_of_methods = in_papers_order(by_column.drop(("", "")).reset_index())
+    both_tables = pd.concat([chain_counts.reset_index(), rows_of_methods], ignore_index=True)
+    return both_tables[[*KEYS, *STEPS, "CKP"]]
 
 
 def chain_length_table() -> Table:
     """Chains by number of steps: the paper's Table 4, and the two published files."""
-    rows = published_table("thinkedit_table_4").astype({"value": int})
-    source = rows["metric"].str.removeprefix("chains").str.strip().replace("", "paper")
-    table = rows.assign(source=source).pivot(index="source", columns="steps", values="value")
-    table = table.loc[["paper", *LAYOUTS]].rename_axis(columns=None)
-    return table.assign(all=table.sum(axis=1))
+    printed_numbers = published_table("thinkedit_table_4").astype({"value": int})
+    source_names = (
+        printed_numbers["metric"].str.removeprefix("chains").str.strip().replace("", "paper")
+    )
+    chains_by_steps = printed_numbers.assign(source=source_names).pivot(
+        index="source", columns="steps", values="value"
+    )
+    chains_by_steps = chains_by_steps.loc[["paper", *LAYOUTS]].rename_axis(columns=None)
+    return chains_by_steps.assign(all=chains_by_steps.sum(axis=1))
 
 
-def ordered(table: Table) -> Table:
+def in_papers_order(table: Table) -> Table:
     """Models by name, methods in the paper's order, others after them."""
-    rank = {method: number for number, method in enumerate(_ORDER)}
-    editors = table["method"].str.removesuffix(f", {PLACEBO}").str.partition("+")[0]
-    ranks = editors.map(lambda editor: rank.get(editor, len(rank)))
-    order = pd.Series(zip(ranks, table["method"], strict=True), index=table.index, dtype=object)
-    by = table.assign(_order=order).sort_values(["model", "_order"], kind="stable")
-    return by.drop(columns="_order")
+    rank_of_editor = {method: rank for rank, method in enumerate(_ORDER)}
+    editor_of_row = table["method"].str.removesuffix(f", {PLACEBO}").str.partition("+")[0]
+    ranks = editor_of_row.map(lambda editor: rank_of_editor.get(editor, len(rank_of_editor)))
+    sort_keys = pd.Series(zip(ranks, table["method"], strict=True), index=table.index, dtype=object)
+    sorted_table = table.assign(_order=sort_keys).sort_values(["model", "_order"], kind="stable")
+    return sorted_table.drop(columns="_order")
 
 
 def as_text(table: Table, *, digits: int = 2) -> ShownTable:
     """A table whose measures are text with their intervals in brackets. Next to each are the ``Pooled``
     ratio, with its range without one edit and the largest edit's share, and n, edits and terms.
     """
-    shown: dict[str, Sequence[str] | pd.Series] = {}
-    shown |= {name: table[name] for name in (*KEYS, "order", "APP") if name in table}
+    shown_columns: dict[str, Sequence[str] | pd.Series] = {}
+    shown_columns |= {
+        measure: table[measure] for measure in (*KEYS, "order", "APP") if measure in table
+    }
     measures = [
         str(column).removesuffix(" terms") for column in table if str(column).endswith(" terms")
     ]
-    for name in measures:
-        ends = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
-        shown[name] = [with_interval(Estimate(*values, 0), digits=digits) for values in ends]
-        if f"{name} pooled" in table:
-            shown[f"{name}, the paper's pooling"] = table[f"{name} pooled"].map(str)
-        if name not in SHARES:
-            counts = table[f"{name} edits"].map(str)
-            if (table[f"{name} terms"] != table[f"{name} edits"]).any():
-                counts += table[f"{name} terms"].map(" ({})".format)
-            shown[f"n {name}"] = counts
-    return _with_marks(Table(shown))
+    for measure in measures:
+        estimates = zip(
+            table[measure], table[f"{measure} low"], table[f"{measure} high"], strict=True
+        )
+        shown_columns[measure] = [
+            with_interval(Estimate(*mean_and_ends, 0), digits=digits) for mean_and_ends in estimates
+        ]
+        if f"{measure} pooled" in table:
+            shown_columns[f"{measure}, the paper's pooling"] = table[f"{measure} pooled"].map(str)
+        if measure not in SHARES:
+            counts_in_words = table[f"{measure} edits"].map(str)
+            if (table[f"{measure} terms"] != table[f"{measure} edits"]).any():
+                counts_in_words += table[f"{measure} terms"].map(" ({})".format)
+            shown_columns[f"n {measure}"] = counts_in_words
+    return _with_note_on_mend(Table(shown_columns))
 
 
-def _with_marks(table: AnyTable) -> ShownTable:
+def _with_note_on_mend(table: AnyTable) -> ShownTable:
     """A table with a line below that holds for each row of MEND."""
     has_mend = as_shown(table).table["method"].str.startswith("mend").any()
     return with_note(table, UNDERTRAINED if has_mend else "")

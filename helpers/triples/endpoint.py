@@ -43,8 +43,8 @@ class Endpoint:
 
     def select(self, query: str) -> list[Binding]:
         """Answer a SELECT query from the cache, else from the endpoint; a UserError without either."""
-        key = hashlib.sha256(f"{self.url}\n{query}".encode()).hexdigest()
-        path = (self.folder or cache_folder("sparql")) / f"{key[:32]}.json"
+        query_digest = hashlib.sha256(f"{self.url}\n{query}".encode()).hexdigest()
+        path = (self.folder or cache_folder("sparql")) / f"{query_digest[:32]}.json"
         return load_or_make(
             path, _bindings_of, lambda scratch: scratch.write_bytes(self._ask(query))
         )
@@ -81,13 +81,13 @@ Source = TripleStore | Endpoint
 def select_pages(source: Source, query: str) -> Iterator[Binding]:
     """Rows of a query with ORDER BY, asked for page by page."""
     for offset in count(0, PAGE):
-        rows = source.select(f"{query}\nLIMIT {PAGE} OFFSET {offset}")
-        yield from rows
-        if len(rows) < PAGE:
+        page = source.select(f"{query}\nLIMIT {PAGE} OFFSET {offset}")
+        yield from page
+        if len(page) < PAGE:
             return
 
 
 def _bindings_of(path: Path) -> list[Binding]:
     """Rows of an answer in SPARQL's JSON format."""
     bindings = json.loads(path.read_bytes())["results"]["bindings"]
-    return [{name: term["value"] for name, term in row.items()} for row in bindings]
+    return [{variable: term["value"] for variable, term in binding.items()} for binding in bindings]

@@ -59,7 +59,8 @@ class Graph:
             neighbours[edge.object].add(edge.subject)
             answers[edge.subject, edge.relation][edge.object] = edge
             answers[edge.object, INVERSE + edge.relation][edge.subject] = edge
-        self.neighbours, self.answers = dict(neighbours), dict(answers)
+        self.neighbours = dict(neighbours)
+        self.answers = dict(answers)
 
     def label(self, identifier: str) -> str:
         """English label of an entity."""
@@ -75,8 +76,8 @@ class Graph:
 
 def relations_in(source: Source) -> list[str]:
     """The relations of a store; for large remote endpoints name them yourself."""
-    rows = source.select("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
-    relations = (relation_id(row["p"]) for row in rows)
+    bindings = source.select("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
+    relations = (relation_id(binding["p"]) for binding in bindings)
     return sorted(relation for relation in relations if relation)
 
 
@@ -86,38 +87,41 @@ def read_graph(source: Source, relations: Sequence[str], *, most: int | None = N
     labels: dict[str, str] = {}
     identifiers: set[str] = set()
     for relation in sorted(set(relations)):
-        for row in islice(select_pages(source, edges_query(relation)), most):
-            edge = _edge_of_row(row, relation)
+        for binding in islice(select_pages(source, edges_query(relation)), most):
+            edge = _edge_of_row(binding, relation)
             for identifier, variable in ((edge.subject, "sLabel"), (edge.object, "oLabel")):
                 identifiers.add(identifier)
-                if label := " ".join(row.get(variable, "").split()):
+                if label := " ".join(binding.get(variable, "").split()):
                     labels[identifier] = label
             triple = (edge.subject, relation, edge.object)
             # A triple may hold in several periods.
             edges[triple] = min(edges.get(triple, edge), edge, key=_period)
-    labelled = tuple(e for e in edges.values() if e.subject in labels and e.object in labels)
+    labelled_edges = tuple(
+        edge for edge in edges.values() if edge.subject in labels and edge.object in labels
+    )
     unlabelled = frozenset(identifiers - labels.keys())
-    if not labelled:
+    if not labelled_edges:
         raise UserError(
             f"no labelled triples of {', '.join(relations)}: check their names;"
             f" {len(unlabelled)} entities have no English label"
         )
-    linked = {edge.subject for edge in labelled} | {edge.object for edge in labelled}
-    types = types_of(source, sorted(linked))
+    subjects = {edge.subject for edge in labelled_edges}
+    objects = {edge.object for edge in labelled_edges}
+    types_of_entity = types_of(source, sorted(subjects | objects))
     entities = {}
     for identifier in sorted(labels):
-        entity_types = frozenset(types.get(identifier, ()))
+        entity_types = frozenset(types_of_entity.get(identifier, ()))
         entities[identifier] = Entity(identifier, labels[identifier], entity_types)
-    return Graph(entities, labelled, unlabelled)
+    return Graph(entities, labelled_edges, unlabelled)
 
 
-def _edge_of_row(row: Binding, relation: str) -> Edge:
+def _edge_of_row(binding: Binding, relation: str) -> Edge:
     return Edge(
-        subject=entity_id(row["s"]),
+        subject=entity_id(binding["s"]),
         relation=relation,
-        object=entity_id(row["o"]),
-        start=_day(row.get("start")),
-        end=_day(row.get("end")),
+        object=entity_id(binding["o"]),
+        start=_day(binding.get("start")),
+        end=_day(binding.get("end")),
     )
 
 
@@ -132,10 +136,10 @@ def edges_query(relation: str) -> str:
     Statements are read in addition to the direct triples, which Wikidata has of those of best rank alone:
     former leaders are not among them.
     """
-    direct, claim, value = relation_iris(relation)
+    direct_iri, claim_iri, value_iri = relation_iris(relation)
     return f"""SELECT ?s ?sLabel ?o ?oLabel ?start ?end WHERE {{
-  {{ ?s <{direct}> ?o }} UNION {{
-    ?s <{claim}> ?claim . ?claim <{value}> ?o .
+  {{ ?s <{direct_iri}> ?o }} UNION {{
+    ?s <{claim_iri}> ?claim . ?claim <{value_iri}> ?o .
     FILTER NOT EXISTS {{ ?claim <{RANK}> <{DEPRECATED}> }}
     OPTIONAL {{ ?claim <{START}> ?start }}
     OPTIONAL {{ ?claim <{END}> ?end }}
@@ -149,16 +153,18 @@ ORDER BY ?s ?o ?start"""
 
 def types_of(source: Source, identifiers: Sequence[str]) -> dict[str, set[str]]:
     """Identifiers of the types of some entities."""
-    types: dict[str, set[str]] = defaultdict(set)
-    for row in _bindings_of_entities(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
-        types[entity_id(row["e"])].add(entity_id(row["type"]))
-    return types
+    types_of_entity: dict[str, set[str]] = defaultdict(set)
+    for binding in _bindings_of_entities(source, identifiers, f"  ?e <{INSTANCE_OF}> ?type ."):
+        types_of_entity[entity_id(binding["e"])].add(entity_id(binding["type"]))
+    return types_of_entity
 
 
 def labels_of(source: Source, identifiers: Sequence[str]) -> dict[str, str]:
     """English labels of the entities that have one."""
-    rows = _bindings_of_entities(source, identifiers, _label_patterns("e"))
-    return {entity_id(row["e"]): row["eLabel"] for row in rows if "eLabel" in row}
+    bindings = _bindings_of_entities(source, identifiers, _label_patterns("e"))
+    return {
+        entity_id(binding["e"]): binding["eLabel"] for binding in bindings if "eLabel" in binding
+    }
 
 
 def _bindings_of_entities(
@@ -166,8 +172,10 @@ def _bindings_of_entities(
 ) -> Iterator[Binding]:
     for start in range(0, len(identifiers), AT_A_TIME):
         batch = identifiers[start : start + AT_A_TIME]
-        values = " ".join(f"<{entity_iri(identifier)}>" for identifier in batch)
-        yield from source.select(f"SELECT * WHERE {{\n  VALUES ?e {{ {values} }}\n{patterns}\n}}")
+        entity_list = " ".join(f"<{entity_iri(identifier)}>" for identifier in batch)
+        yield from source.select(
+            f"SELECT * WHERE {{\n  VALUES ?e {{ {entity_list} }}\n{patterns}\n}}"
+        )
 
 
 def _period(edge: Edge) -> tuple[str, bool, str]:

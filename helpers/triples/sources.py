@@ -41,8 +41,9 @@ def open_source(name: str) -> Source:
 
 def check_source(name: str) -> None:
     """Refuse what names no source; nothing is opened, since sources may be large or far."""
-    known = name in ("packaged", "codex-s", "wikidata") or name.startswith(("http://", "https://"))
-    if not known and not (name and Path(name).exists()):
+    is_known_by_name = name in ("packaged", "codex-s", "wikidata")
+    is_address = name.startswith(("http://", "https://"))
+    if not (is_known_by_name or is_address) and not (name and Path(name).exists()):
         raise UserError(
             f"no source {name!r}: use packaged, codex-s, wikidata, an endpoint's address, a .tsv file"
             " of triples, or a folder of YAGO files"
@@ -51,48 +52,57 @@ def check_source(name: str) -> None:
 
 def packaged_triples() -> tuple[TripleFact, ...]:
     """All packaged facts, each once: a dated source is preferred to one without dates."""
-    paths = sorted(path for path in FACTS.glob("*.tsv") if path.stem != "relations")
-    merged: dict[tuple[str, str, str], TripleFact] = {}
-    for path in paths:
-        for fact in read_facts(path):
+    fact_files = sorted(
+        fact_file for fact_file in FACTS.glob("*.tsv") if fact_file.stem != "relations"
+    )
+    fact_of_triple: dict[tuple[str, str, str], TripleFact] = {}
+    for fact_file in fact_files:
+        for fact in read_facts(fact_file):
             triple = (fact.subject, fact.relation, fact.object)
-            if triple not in merged or (merged[triple].start is None and fact.start is not None):
-                merged[triple] = fact
-    return tuple(merged.values())
+            earlier_fact = fact_of_triple.get(triple)
+            if earlier_fact is None or (earlier_fact.start is None and fact.start is not None):
+                fact_of_triple[triple] = fact
+    return tuple(fact_of_triple.values())
 
 
 def packaged_relations() -> dict[str, dict[str, str]]:
     """The relations of the packaged facts: label, subject_type and object_type by identifier."""
     relations = {}
-    for _, row in _lines_of(FACTS / "relations.tsv"):
-        identifier = row.pop("id")
-        relations[identifier] = row
+    for _, relation_row in _lines_of(FACTS / "relations.tsv"):
+        identifier = relation_row.pop("id")
+        relations[identifier] = relation_row
     return relations
 
 
 def read_facts(path: Path) -> tuple[TripleFact, ...]:
     """Read a tab-separated file of facts: labels, types (split at ``|``), ISO dates or years, source."""
     facts = []
-    for line_name, row in _lines_of(path):
-        if not {"subject", "relation", "object"} <= set(row) <= {*TripleFact.__annotations__}:
+    for line_name, fact_row in _lines_of(path):
+        if not {"subject", "relation", "object"} <= set(fact_row) <= {*TripleFact.__annotations__}:
             raise UserError(
                 f"{path}: the header must hold subject, relation, object (and may subject_types,"
-                f" object_types, start, end, source); found: {', '.join(row)}"
+                f" object_types, start, end, source); found: {', '.join(fact_row)}"
             )
-        subject_types = row.get("subject_types", "thing")
-        object_types = row.get("object_types", "thing")
-        needed = (row["subject"], row["relation"], row["object"], subject_types, object_types)
-        if not all(needed):
+        subject_types = fact_row.get("subject_types", "thing")
+        object_types = fact_row.get("object_types", "thing")
+        needed_fields = (
+            fact_row["subject"],
+            fact_row["relation"],
+            fact_row["object"],
+            subject_types,
+            object_types,
+        )
+        if not all(needed_fields):
             raise UserError(f"{line_name}: labels, types and relation must not be empty")
         fact = TripleFact(
-            subject=row["subject"],
+            subject=fact_row["subject"],
             subject_types=tuple(subject_types.split("|")),
-            relation=row["relation"],
-            object=row["object"],
+            relation=fact_row["relation"],
+            object=fact_row["object"],
             object_types=tuple(object_types.split("|")),
-            start=row.get("start") or None,
-            end=row.get("end") or None,
-            source=row.get("source", line_name),
+            start=fact_row.get("start") or None,
+            end=fact_row.get("end") or None,
+            source=fact_row.get("source", line_name),
         )
         facts.append(fact)
     return tuple(facts)
@@ -100,11 +110,14 @@ def read_facts(path: Path) -> tuple[TripleFact, ...]:
 
 def codex_store() -> TripleStore:
     """CoDEx-S, all splits, with labels and types from ``$HELPERS_DATA/codex-s``, else from Wikidata."""
-    rows: list[dict[str, str]] = []
+    triple_rows: list[dict[str, str]] = []
     for split in ("train", "valid", "test"):
         path = locate(official_files()[f"codex-s-{split}"])
-        rows += [row for _, row in _lines_of(path, ("subject", "relation", "object"))]
-    identifiers = sorted({row["subject"] for row in rows} | {row["object"] for row in rows})
+        lines = _lines_of(path, ("subject", "relation", "object"))
+        triple_rows += [triple_row for _, triple_row in lines]
+    subjects = {triple_row["subject"] for triple_row in triple_rows}
+    objects = {triple_row["object"] for triple_row in triple_rows}
+    identifiers = sorted(subjects | objects)
     labels_file = (data_folder() or Path()) / "codex-s" / "labels.json"
     if labels_file.is_file():
         types_file = labels_file.with_name("entity2types.json")
@@ -116,8 +129,8 @@ def codex_store() -> TripleStore:
     store = TripleStore()
     for identifier in identifiers:
         store.add_entity(identifier, labels.get(identifier), types.get(identifier, ()))
-    for row in rows:
-        store.add_triple(Edge(**row), origin="CoDEx-S")
+    for triple_row in triple_rows:
+        store.add_triple(Edge(**triple_row), origin="CoDEx-S")
     return store
 
 
@@ -134,28 +147,28 @@ def yago_store(folder: Path) -> TripleStore:
     dates: dict[tuple[str, str], str] = {}
     types: dict[str, set[str]] = defaultdict(set)
     for path in paths:
-        for line_name, row in _lines_of(path, ("id", "subject", "relation", "object")):
-            subject = row["subject"]
-            relation = row["relation"]
-            value = row["object"]
+        for line_name, yago_row in _lines_of(path, ("id", "subject", "relation", "object")):
+            subject = yago_row["subject"]
+            relation = yago_row["relation"]
+            object_name = yago_row["object"]
             if relation in _YAGO_DATES:  # of the fact whose id is the subject
-                date = value.strip('"').split('"')[0].replace("-##", "")
+                date = object_name.strip('"').split('"')[0].replace("-##", "")
                 if DATE.fullmatch(date):
                     dates[subject, _YAGO_DATES[relation]] = date
             elif relation == "rdf:type":
-                types[subject].add(_yago_name(value))
-            elif relation.startswith("<") and value.startswith("<"):
-                facts[row["id"] or line_name] = (subject, relation, value)
+                types[subject].add(_yago_name(object_name))
+            elif relation.startswith("<") and object_name.startswith("<"):
+                facts[yago_row["id"] or line_name] = (subject, relation, object_name)
     names: set[str] = set()
-    for subject, _, value in facts.values():
-        names |= {subject, value}
+    for subject, _, object_name in facts.values():
+        names |= {subject, object_name}
     store = TripleStore()
     for name in sorted(names):
         store.add_entity(name, _yago_name(name), sorted(types.get(name, {"thing"})))
-    for fact_id, (subject, relation, value) in facts.items():
+    for fact_id, (subject, relation, object_name) in facts.items():
         start = dates.get((fact_id, "start"))
         end = dates.get((fact_id, "end"))
-        store.add_triple(Edge(subject, relation, value, start, end), origin=fact_id)
+        store.add_triple(Edge(subject, relation, object_name, start, end), origin=fact_id)
     return store
 
 
@@ -173,12 +186,14 @@ def _lines_of(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, di
             reader = csv.DictReader(
                 stream, columns or None, "", delimiter="\t", quoting=csv.QUOTE_NONE
             )
-            for row in reader:
+            for fields in reader:
                 line_name = f"{path}, line {reader.line_num}"
-                if None in row.values() or (row.pop("", None) and not columns):
-                    fields = ", ".join(reader.fieldnames or ())
-                    raise UserError(f"{line_name}: expected {fields}, separated by single tabs")
-                yield line_name, row
+                if None in fields.values() or (fields.pop("", None) and not columns):
+                    expected_fields = ", ".join(reader.fieldnames or ())
+                    raise UserError(
+                        f"{line_name}: expected {expected_fields}, separated by single tabs"
+                    )
+                yield line_name, fields
     except UnicodeDecodeError:  # found somewhere ahead of the line that was read
         read_text(path)
         raise

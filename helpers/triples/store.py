@@ -72,14 +72,14 @@ class TripleStore:
         """Answer a SELECT query; unbound variables are omitted from its rows."""
         solutions = self._store.query(query)
         assert isinstance(solutions, ox.QuerySolutions)
-        names = [variable.value for variable in solutions.variables]
+        variables = [term.value for term in solutions.variables]
         bindings = []
-        for row in solutions:
+        for solution in solutions:
             binding: Binding = {}
-            for name in names:
-                term = row[name]
+            for variable in variables:
+                term = solution[variable]
                 if term is not None:
-                    binding[name] = term.value
+                    binding[variable] = term.value
             bindings.append(binding)
         return bindings
 
@@ -87,25 +87,25 @@ class TripleStore:
         """Add an entity's English label, if it has one, and identifiers or names of its types."""
         if label:
             self._add(entity_iri(identifier), LABEL, ox.Literal(label, language="en"))
-        for kind in types:
-            self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(kind)))
+        for type_name in types:
+            self._add(entity_iri(identifier), INSTANCE_OF, ox.NamedNode(entity_iri(type_name)))
 
     def add_triple(self, edge: Edge, *, origin: str) -> None:
         """Add one fact; ``origin`` is where it is from, for errors."""
-        direct, claim, value = relation_iris(edge.relation, origin=origin)
-        subject = entity_iri(edge.subject)
+        direct_iri, claim_iri, value_iri = relation_iris(edge.relation, origin=origin)
+        subject_iri = entity_iri(edge.subject)
         object_node = ox.NamedNode(entity_iri(edge.object))
-        self._add(subject, direct, object_node)
+        self._add(subject_iri, direct_iri, object_node)
         if edge.start or edge.end:
             self._statements += 1
-            statement = f"{OWN}statement:{self._statements}"
-            self._add(subject, claim, ox.NamedNode(statement))
-            self._add(statement, value, object_node)
+            statement_iri = f"{OWN}statement:{self._statements}"
+            self._add(subject_iri, claim_iri, ox.NamedNode(statement_iri))
+            self._add(statement_iri, value_iri, object_node)
             for qualifier, date in ((START, edge.start), (END, edge.end)):
                 if date and not DATE.fullmatch(date):
                     raise UserError(f"{origin}: date {date!r} is not YYYY, YYYY-MM or YYYY-MM-DD")
                 if date:
-                    self._add(statement, qualifier, ox.Literal(date))
+                    self._add(statement_iri, qualifier, ox.Literal(date))
 
     def _add(self, subject: str, predicate: str, value: ox.NamedNode | ox.Literal) -> None:
         self._store.add(ox.Quad(ox.NamedNode(subject), ox.NamedNode(predicate), value))
@@ -134,13 +134,17 @@ def relation_iris(relation: str, *, origin: str = "relations") -> tuple[str, str
         return DIRECT + relation, CLAIM + relation, STATEMENT + relation
     if not re.fullmatch(r"<[\w-]+>", relation):
         raise UserError(f"{origin}: relation {relation!r}: write P47 or <name>")
-    name = relation.strip("<>")
-    return f"{OWN}direct:{name}", f"{OWN}claim:{name}", f"{OWN}statement:{name}"
+    relation_name = relation.strip("<>")
+    return (
+        f"{OWN}direct:{relation_name}",
+        f"{OWN}claim:{relation_name}",
+        f"{OWN}statement:{relation_name}",
+    )
 
 
 def relation_id(iri: str) -> str | None:
     """The relation whose direct property an IRI is; None for other IRIs and for types."""
     if iri.startswith(DIRECT) and iri != INSTANCE_OF:
         return iri.removeprefix(DIRECT)
-    direct = f"{OWN}direct:"
-    return f"<{iri.removeprefix(direct)}>" if iri.startswith(direct) else None
+    own_prefix = f"{OWN}direct:"
+    return f"<{iri.removeprefix(own_prefix)}>" if iri.startswith(own_prefix) else None

@@ -33,10 +33,12 @@ class PromptTemplates(NamedTuple):
 
 def packaged_templates() -> dict[str, PromptTemplates]:
     """The packaged templates by relation."""
-    content = yaml.safe_load(TEMPLATES.read_text("utf-8"))
+    yaml_content = yaml.safe_load(TEMPLATES.read_text("utf-8"))
     return {
-        str(relation): PromptTemplates(tuple(lists["clozes"]), tuple(lists.get("questions", ())))
-        for relation, lists in content.items()
+        str(relation): PromptTemplates(
+            tuple(prompts_of_relation["clozes"]), tuple(prompts_of_relation.get("questions", ()))
+        )
+        for relation, prompts_of_relation in yaml_content.items()
     }
 
 

@@ -90,11 +90,11 @@ def test_a_row_that_was_cut_off_counts_as_not_run(tmp_path):
     planned = planned_run(
         Path("a.yaml"), {}, notebook=Path("03_editing_runs.ipynb"), folder=tmp_path
     )
-    assert planned.row() is None
+    assert planned.outcome() is None
     planned.output_folder.mkdir(parents=True)
     for text in ("", '{"notebook": "03_edi', "{}", "[1]"):
         (planned.output_folder / "run.json").write_text(text)
-        assert planned.row() is None
+        assert planned.outcome() is None
 
 
 def test_a_gpu_without_memory_gives_the_same_scores_in_smaller_batches(tiny, monkeypatch):

@@ -15,10 +15,10 @@ from scipy import stats
 from helpers.results.statistics import (
     FEWEST,
     Kind,
-    above,
     fraction_interval,
     holm,
     interval,
+    mean_above,
     mean_interval,
     paired,
     positive_interval,
@@ -211,7 +211,7 @@ def test_of_too_few_relations_there_is_no_test() -> None:
     assert found.too_few_relations
     assert math.isnan(found.p_value)
     assert found.difference.low > 0  # by record
-    assert math.isnan(above(before, 0.9, "share").p_value)
+    assert math.isnan(mean_above(before, 0.9, "share").p_value)
     assert math.isnan(unpaired_means(before, before + 0.5).p_value)
 
 
@@ -225,17 +225,17 @@ def test_intervals_exclude_zero_where_their_test_rejects(kind: Kind, data: st.Da
     outside = found.difference.low > 0 or found.difference.high < 0
     assert outside == (found.p_value < 0.05)
     if kind != "number":
-        above_nine = above(one, 0.9, kind)
+        above_nine = mean_above(one, 0.9, kind)
         away = above_nine.difference.low > 0 or above_nine.difference.high < 0
         assert away == (above_nine.p_value < 0.05)
 
 
 def test_a_success_rate_above_a_level_is_tested_exactly() -> None:
-    found = above([1] * 104 + [0] * 5, 0.9, "share")
+    found = mean_above([1] * 104 + [0] * 5, 0.9, "share")
     assert found.difference.low < 0 < found.difference.mean
     assert found.p_value == pytest.approx(2 * stats.binom.sf(103, 109, 0.9))
-    assert above([1] * 106 + [0] * 3, 0.9, "share").difference.low > 0
-    assert above([1, 2, 4], 0.1, "number").p_value == pytest.approx(
+    assert mean_above([1] * 106 + [0] * 3, 0.9, "share").difference.low > 0
+    assert mean_above([1, 2, 4], 0.1, "number").p_value == pytest.approx(
         stats.ttest_1samp([1, 2, 4], 0.1).pvalue
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore
-from helpers.sweeps.matrix import Group, Sweep, expand
+from helpers.sweeps.matrix import JobGroup, Sweep, expand
 
 CASE_IDS = sorted(record.case_id for record in load_peak("peak-mini-cf", limit=8).records)
 
@@ -80,11 +80,11 @@ def notebook(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def toy(notebook: Path, tmp_path: Path) -> Callable[..., list[Group]]:
+def toy(notebook: Path, tmp_path: Path) -> Callable[..., list[JobGroup]]:
     """The runs of a sweep of the small notebook; its store is ``tmp_path / "store"``."""
     (tmp_path / "store").mkdir()
 
-    def groups(*editors: str, shard: int = 8, records: int = 8) -> list[Group]:
+    def groups(*editors: str, shard: int = 8, records: int = 8) -> list[JobGroup]:
         sweep = Sweep(
             models=["shape:gpt2-xl"],
             datasets=["peak-mini-cf"],

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from helpers import UserError
-from helpers.execute import ROW
+from helpers.execute import OUTCOME
 from helpers.paths import PARAMS
 from helpers.sweeps.drive import merged_tables, run_file, run_sweep, sole_use, status, status_lines
 from helpers.sweeps.engines import local_engine, worker_environments
@@ -116,14 +116,14 @@ def test_what_shards_share_is_made_first_and_the_table_last(toy, tmp_path):
             job.run.tables.mkdir(parents=True)
             row = {"started": "", "seconds": 2.0, "status": "done", "error": ""}
             row |= {"helpers_version": ""}
-            (job.run.output_folder / ROW).write_text(json.dumps(row))
+            (job.run.output_folder / OUTCOME).write_text(json.dumps(row))
             yield job
 
     run_sweep(groups, engine)
     assert rounds == [["shared"], ["00000", "00004"], ["table"]]
     run_sweep(groups, engine, resume=True)
     assert rounds[3:] == [[], [], []]
-    (groups[0].table.run.tables / "07-editing.csv").write_text("method,ROME\nES,97 ± 4\n")
+    (groups[0].table_job.run.tables / "07-editing.csv").write_text("method,ROME\nES,97 ± 4\n")
     text, written = merged_tables(groups, tmp_path / "tables.csv")
     assert text.startswith("\nshape:gpt2-xl on peak-mini-cf\n")
     assert written.endswith("tables.csv")

@@ -27,11 +27,11 @@ def expanded(sweep, where="mine.yaml"):
 def test_shards_cover_every_record_once(records, shard):
     sweep = Sweep(**SMALL, records=records, shard=shard)
     (found,) = expanded(sweep)
-    parts = [load_peak(run.run.params["dataset"]).records for run in found.shards]
+    parts = [load_peak(run.run.params["dataset"]).records for run in found.shard_jobs]
     whole = load_peak("peak-mini-cf", limit=records).records
     assert [record for part in parts for record in part] == list(whole)
-    assert [run.edits for run in found.shards] == [len(part) for part in parts]
-    assert all(0 < run.edits <= shard for run in found.shards)
+    assert [run.edits for run in found.shard_jobs] == [len(part) for part in parts]
+    assert all(0 < run.edits <= shard for run in found.shard_jobs)
 
 
 def test_the_matrix_is_a_product():
@@ -44,8 +44,8 @@ def test_the_matrix_is_a_product():
         params={"preset": "paper"},
     )
     found = expanded(sweep)
-    shards = [run for each in found for run in each.shards]
-    tables = [each.table for each in found]
+    shards = [run for each in found for run in each.shard_jobs]
+    tables = [each.table_job for each in found]
     assert (len(shards), len(tables)) == (2 * 2 * 3 * 2, 2 * 2)
     assert sum(run.edits for run in shards) == 2 * 2 * 3 * 5
     assert all(run.run.params["preset"] == "paper" for run in [*shards, *tables])
@@ -98,7 +98,7 @@ def test_the_sweep_that_the_guide_shows_is_valid():
 def test_shards_of_a_slice_can_be_read():
     sweep = Sweep(**{**SMALL, "datasets": ["peak-mini-cf[4:8]"], "shard": 3})
     (combination,) = expanded(sweep)
-    parts = [load_peak(run.run.params["dataset"]).records for run in combination.shards]
+    parts = [load_peak(run.run.params["dataset"]).records for run in combination.shard_jobs]
     assert sum(parts, ()) == load_peak("peak-mini-cf[4:8]").records * len(sweep.editors)
 
 

@@ -24,7 +24,7 @@ from helpers.thinkedit.metrics import (
     facts_table,
     fluency,
     inverse_document_frequencies,
-    pooled,
+    pooled_ratio,
     recovery_by_steps,
     success_terms,
     sums_of,
@@ -55,7 +55,7 @@ def terms(*chains: Pairs, own: bool = True) -> pd.DataFrame:
 
 
 def value_of(found: pd.DataFrame, measure: str) -> float:
-    return pooled(sums_of(found[found["measure"] == measure])).ratio
+    return pooled_ratio(sums_of(found[found["measure"] == measure])).ratio
 
 
 def test_recovery_by_hand():
@@ -146,13 +146,13 @@ def sums(*values: float) -> pd.DataFrame:
 
 def test_pooling_weighs_edits_by_what_they_hold():
     unequal = pd.DataFrame({"edit": [1, 2, 3], "top": [9.0, 0.0, 1.0], "bottom": [8.0, 1.0, 1.0]})
-    found = pooled(unequal)
+    found = pooled_ratio(unequal)
     assert found.ratio == pytest.approx(1.0)
     assert (found.low, found.high) == (pytest.approx(1 / 2), pytest.approx(10 / 9))
     assert found.share == pytest.approx(0.9)
     assert str(found) == "1.00 (0.50 to 1.11; 90 %)"
     assert capped_mean(unequal).mean == pytest.approx((1 + 0 + 1) / 3)
-    assert str(pooled(unequal[:0])) == "n/a"
+    assert str(pooled_ratio(unequal[:0])) == "n/a"
 
 
 @pytest.mark.parametrize("model", ["smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b"])

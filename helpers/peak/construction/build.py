@@ -86,12 +86,12 @@ class Built:
 
     def funnel(self) -> list[tuple[str, int]]:
         """Facts left after each step that loses any, in the order of the steps."""
-        left = len(self.records) + sum(self.lost.values())
-        rows = [("facts (subject, relation)", left)]
+        facts_left = len(self.records) + sum(self.lost.values())
+        funnel_rows = [("facts (subject, relation)", facts_left)]
         for step in (step for step in STEPS if step in self.lost):
-            left -= self.lost[step]
-            rows.append((step, left))
-        return rows
+            facts_left -= self.lost[step]
+            funnel_rows.append((step, facts_left))
+        return funnel_rows
 
 
 def build_counterfactual(
@@ -102,18 +102,25 @@ def build_counterfactual(
     relations: Sequence[str] = (),
 ) -> Built:
     """Counterfactual records (PEAK-CF) of these relations, by default of every one with templates."""
-    ranges: dict[str, set[str]] = defaultdict(set)
+    answers_of_relation: dict[str, set[str]] = defaultdict(set)
     for (_, relation), answers in graph.answers.items():
-        ranges[relation] |= set(answers)
+        answers_of_relation[relation] |= set(answers)
 
     def choose(key: Key) -> Choice | str:
         correct_ids = sorted(graph.answers[key])
         if len(correct_ids) < settings.correct[0]:
             return "enough correct answers"
         correct = _usable(graph, key, correct_ids)
-        kinds = set[str]().union(*(graph.entities[o].types for o in correct))
-        others = sorted(ranges[key[1]] - set(correct_ids))
-        targets = [o for o in others if not kinds.isdisjoint(graph.entities[o].types)]
+        types_of_correct: set[str] = set()
+        for object_id in correct:
+            types_of_correct |= graph.entities[object_id].types
+        _, relation = key
+        other_answers = sorted(answers_of_relation[relation] - set(correct_ids))
+        targets = [
+            object_id
+            for object_id in other_answers
+            if not types_of_correct.isdisjoint(graph.entities[object_id].types)
+        ]
         return targets, correct, correct_ids
 
     return _Maker(graph, templates, settings).build(choose, relations)
@@ -134,12 +141,22 @@ def build_temporal(
     """
 
     def choose(key: Key) -> Choice | str:
-        starts = {o: edge.start for o, edge in sorted(graph.answers[key].items())}
-        new = [o for o, start in starts.items() if start and cutoff <= start < until]
-        if not new:
+        start_of_answer = {
+            object_id: edge.start for object_id, edge in sorted(graph.answers[key].items())
+        }
+        new_answers = [
+            object_id
+            for object_id, start in start_of_answer.items()
+            if start and cutoff <= start < until
+        ]
+        if not new_answers:
             return "new answer after the cut-off"
-        older = [o for o, start in starts.items() if not start or start < cutoff]
-        return _usable(graph, key, new), _usable(graph, key, older), list(starts)
+        older_answers = [
+            object_id for object_id, start in start_of_answer.items() if not start or start < cutoff
+        ]
+        targets = _usable(graph, key, new_answers)
+        correct = _usable(graph, key, older_answers)
+        return targets, correct, list(start_of_answer)
 
     return _Maker(graph, templates, settings).build(choose)
 
@@ -160,48 +177,58 @@ class Linked:
     def near(self, identifier: str, steps: int = 1) -> set[str]:
         """Entities linked directly; with two ``steps`` those that share a neighbour, no hub, as well."""
         neighbours = self.graph.neighbours
-        near = set(neighbours.get(identifier, ()))
-        for neighbour in tuple(near) if steps == 2 else ():
+        linked_ids = set(neighbours.get(identifier, ()))
+        for neighbour in tuple(linked_ids) if steps == 2 else ():
             if len(neighbours[neighbour]) <= HUB:
-                near |= neighbours[neighbour]
-        return near - {identifier}
+                linked_ids |= neighbours[neighbour]
+        return linked_ids - {identifier}
 
     def false_answers(
         self, target: str, *, excluded: Iterable[str], settings: PeakSettings, rng: random.Random
     ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """Labels of hard and of random false answers to o*, none excluded; None where too few."""
         excluded_labels = {comparable(label) for label in excluded}
-        kinds = self.graph.entities[target].types
-        peers = set[str]().union(*(self._of_type[kind] for kind in kinds)) - {target}
+        types_of_target = self.graph.entities[target].types
+        peers: set[str] = set()  # entities that share a type with o*
+        for type_name in types_of_target:
+            peers |= self._of_type[type_name]
+        peers.discard(target)
         for steps in range(1, settings.link_steps + 1):
-            links = self.near(target, steps)
-            hard = self._sample(links & peers, excluded_labels, settings.hard[1], rng)
-            if len(hard) < settings.hard[0]:
+            linked_ids = self.near(target, steps)
+            hard_labels = self._sample(linked_ids & peers, excluded_labels, settings.hard[1], rng)
+            if len(hard_labels) < settings.hard[0]:
                 continue
-            with_hard = excluded_labels | {comparable(label) for label in hard}
-            far = self._sample(peers - links, with_hard, settings.random_false, rng)
-            if len(far) == settings.random_false:
-                return hard, far
+            with_hard = excluded_labels | {comparable(label) for label in hard_labels}
+            random_labels = self._sample(peers - linked_ids, with_hard, settings.random_false, rng)
+            if len(random_labels) == settings.random_false:
+                return hard_labels, random_labels
         return None
 
     def _sample(
-        self, identifiers: Iterable[str], taken: set[str], number: int, rng: random.Random
+        self,
+        identifiers: Iterable[str],
+        taken_labels: set[str],
+        most_labels: int,
+        rng: random.Random,
     ) -> tuple[str, ...]:
-        ordered = sorted(identifiers)
-        labels: dict[str, str] = {}
-        enough = min(len(ordered), number + len(taken))  # even if all taken are drawn
-        for identifier in rng.sample(ordered, enough):
+        ordered_ids = sorted(identifiers)
+        label_by_key: dict[str, str] = {}
+        enough = most_labels + len(taken_labels)  # even if all taken are drawn
+        draw_count = min(len(ordered_ids), enough)
+        for identifier in rng.sample(ordered_ids, draw_count):
             label = self.graph.label(identifier)
-            if comparable(label) not in taken and len(labels) < number:
-                labels.setdefault(comparable(label), label)
-        return tuple(labels.values())
+            if comparable(label) not in taken_labels and len(label_by_key) < most_labels:
+                label_by_key.setdefault(comparable(label), label)
+        return tuple(label_by_key.values())
 
 
 class _Maker:
     def __init__(
         self, graph: Graph, templates: Mapping[str, PromptTemplates], settings: PeakSettings
     ) -> None:
-        self.graph, self.templates, self.settings = graph, templates, settings
+        self.graph = graph
+        self.templates = templates
+        self.settings = settings
         self.linked = Linked(graph)
         self.by_answer: dict[str, list[Key]] = defaultdict(list)
         for key in sorted(key for key in graph.answers if key[1] in templates):
@@ -210,21 +237,23 @@ class _Maker:
 
     def build(self, choose: Callable[[Key], Choice | str], relations: Sequence[str] = ()) -> Built:
         """Try every fact; number the records; a ``UserError`` for a relation without templates."""
-        graph, settings = self.graph, self.settings
+        graph = self.graph
+        settings = self.settings
         templates = {
             name: templates_of(self.templates, name) for name in relations or self.templates
         }
         records: list[PeakRecord] = []
-        lost, record_counts = Counter[str](), Counter[str]()
-        named: set[tuple[str, str]] = set()
+        lost_at_step = Counter[str]()
+        record_counts = Counter[str]()
+        names_used: set[tuple[str, str]] = set()
         keys = sorted(key for key in graph.answers if not relations or key[1] in templates)
         for key in random.Random(settings.seed).sample(keys, len(keys)):
             subject, relation = key
             outcome: PeakRecord | str
-            name = (comparable(graph.label(subject)), relation)
+            subject_and_relation = (comparable(graph.label(subject)), relation)
             if relation not in templates:
                 outcome = "relation has templates"
-            elif name in named:
+            elif subject_and_relation in names_used:
                 outcome = "subjects distinct by name"
             else:
                 choice = choose(key)
@@ -236,52 +265,58 @@ class _Maker:
                 ):
                     outcome = "within the relation's share"
             if isinstance(outcome, str):
-                lost[outcome] += 1
+                lost_at_step[outcome] += 1
             else:
                 # The first few records mix relations: one of each, then the next of each.
                 records.append(replace(outcome, case_id=record_counts[relation]))
                 record_counts[relation] += 1
-                named.add(name)
+                names_used.add(subject_and_relation)
         records.sort(key=lambda record: record.case_id)  # stable: the drawn order stays
         numbered = (replace(record, case_id=number) for number, record in enumerate(records))
-        return Built(tuple(numbered), lost)
+        return Built(tuple(numbered), lost_at_step)
 
     def make(
         self, key: Key, targets: Sequence[str], correct: Sequence[str], known: Sequence[str]
     ) -> PeakRecord | str:
         """The record of one fact, or the step at which its best target fails."""
-        settings, graph = self.settings, self.graph
+        settings = self.settings
+        graph = self.graph
         rng = random.Random(f"{settings.seed}/{key[1]}/{key[0]}")
         if len(correct) < settings.correct[0]:
             return "enough correct answers"
-        chosen_correct = rng.sample(list(correct), min(settings.correct[1], len(correct)))
+        correct_ids = rng.sample(list(correct), min(settings.correct[1], len(correct)))
         wordings = self.templates[key[1]]
         prompt = rng.choice(wordings.clozes)
-        others = [wording for wording in wordings.all if wording != prompt]
-        others = rng.sample(others, min(settings.paraphrases, len(others)))
+        other_wordings = [wording for wording in wordings.all if wording != prompt]
+        other_wordings = rng.sample(other_wordings, min(settings.paraphrases, len(other_wordings)))
         subject = graph.label(key[0])
-        labels = {comparable(graph.label(o)) for o in (*known, key[0])}
-        failed = ["object to append"]
+        known_labels = {comparable(graph.label(object_id)) for object_id in (*known, key[0])}
+        failed_steps = ["object to append"]
         for target in rng.sample(list(targets), min(_TARGETS_TRIED, len(targets))):
-            label = graph.label(target)
+            target_label = graph.label(target)
             # A temporal o* is itself known; what must not happen is a twin among O.
-            twin = comparable(label) in {comparable(graph.label(o)) for o in chosen_correct}
-            if twin or mentions(prompt.replace(SLOT, subject), [label]):
+            keys_of_correct = {comparable(graph.label(object_id)) for object_id in correct_ids}
+            is_twin = comparable(target_label) in keys_of_correct
+            if is_twin or mentions(prompt.replace(SLOT, subject), [target_label]):
                 continue
-            excluded = labels | {comparable(label)}
-            false = self.linked.false_answers(target, excluded=excluded, settings=settings, rng=rng)
-            if false is None:
-                failed.append("hard and random false answers")
+            excluded = known_labels | {comparable(target_label)}
+            false_lists = self.linked.false_answers(
+                target, excluded=excluded, settings=settings, rng=rng
+            )
+            if false_lists is None:
+                failed_steps.append("hard and random false answers")
                 continue
-            locality = self.locality(key, chosen_correct, label, rng)
+            locality = self.locality(key, correct_ids, target_label, rng)
             if len(locality) < settings.locality[0]:
-                failed.append("locality prompts")
+                failed_steps.append("locality prompts")
                 continue
-            answers = tuple(graph.label(o) for o in chosen_correct)
-            filled = tuple(other.replace(SLOT, subject) for other in others)
-            lists = (answers[0], answers, *false, filled, locality)
-            return PeakRecord(0, key[1], prompt, subject, label, *lists)
-        return max(failed, key=STEPS.index)
+            correct_labels = tuple(graph.label(object_id) for object_id in correct_ids)
+            paraphrases = tuple(
+                other_wording.replace(SLOT, subject) for other_wording in other_wordings
+            )
+            answer_fields = (correct_labels[0], correct_labels, *false_lists, paraphrases, locality)
+            return PeakRecord(0, key[1], prompt, subject, target_label, *answer_fields)
+        return max(failed_steps, key=STEPS.index)
 
     def locality(
         self, fact: Key, correct: Collection[str], target_label: str, rng: random.Random
@@ -293,21 +328,23 @@ class _Maker:
         for answer in rng.sample(list(correct), len(correct)):
             if len(prompts) == self.settings.locality[1]:
                 break
-            label = graph.label(answer)
-            known = self.by_answer.get(answer, [])
-            drawn = rng.sample(known, min(_LOCALITY_TRIED, len(known)))
+            answer_label = graph.label(answer)
+            keys_of_answer = self.by_answer.get(answer, [])
+            drawn_keys = rng.sample(keys_of_answer, min(_LOCALITY_TRIED, len(keys_of_answer)))
             # The fewest answers first, so that the prompt asks for this one and not for a dozen.
-            for other in sorted(drawn, key=lambda key: len(graph.answers[key])):
-                template = rng.choice(templates_of(self.templates, other[1]).clozes)
-                prompt = template.replace(SLOT, graph.label(other[0]))
-                answers = {comparable(graph.label(a)) for a in graph.answers[other]}
+            for other_key in sorted(drawn_keys, key=lambda key: len(graph.answers[key])):
+                template = rng.choice(templates_of(self.templates, other_key[1]).clozes)
+                prompt = template.replace(SLOT, graph.label(other_key[0]))
+                other_answers = {
+                    comparable(graph.label(answer_id)) for answer_id in graph.answers[other_key]
+                }
                 if (
-                    comparable(graph.label(other[0])) == subject
-                    or comparable(target_label) in answers
+                    comparable(graph.label(other_key[0])) == subject
+                    or comparable(target_label) in other_answers
                 ):
                     continue
-                if not mentions(prompt, [label, target_label]):
-                    prompts.append((prompt, label))
+                if not mentions(prompt, [answer_label, target_label]):
+                    prompts.append((prompt, answer_label))
                     break
         return tuple(prompts)
 
@@ -347,14 +384,17 @@ class Filtered:
 
     def funnel(self) -> list[tuple[str, int]]:
         """Records left after each step."""
-        lost = [int((self.table["step"] == step).sum()) for step in KNOWN_STEPS.values()]
-        left = len(self.table) - np.cumsum(lost)
-        return list(zip(KNOWN_STEPS.values(), left.tolist(), strict=True))
+        lost_at_steps = [int((self.table["step"] == step).sum()) for step in KNOWN_STEPS.values()]
+        records_left = len(self.table) - np.cumsum(lost_at_steps)
+        return list(zip(KNOWN_STEPS.values(), records_left.tolist(), strict=True))
 
 
 def list_questions(records: Sequence[PeakRecord]) -> list[Question]:
     """Edit prompt and all answers of each record: correct, hard false, random false."""
-    return [Question(r.edit_prompt, (*r.correct, *r.hard_false, *r.random_false)) for r in records]
+    return [
+        Question(record.edit_prompt, (*record.correct, *record.hard_false, *record.random_false))
+        for record in records
+    ]
 
 
 def apply_filter(
@@ -364,26 +404,32 @@ def apply_filter(
 
     ``scores`` are of ``questions(records)``, as ``score_answers`` returns them.
     """
-    passed: list[PeakRecord] = []
-    rows = []
-    by_question = {q: part.sort_values("answer") for q, part in scores.groupby("question")}
+    passed_records: list[PeakRecord] = []
+    rows_of_records = []
+    by_question = {
+        question_index: question_scores.sort_values("answer")
+        for question_index, question_scores in scores.groupby("question")
+    }
     for index, record in enumerate(records):
         answers = (record.correct, record.hard_false, record.random_false)
-        scored = by_question[index]["mean"].to_numpy()
-        lists = np.split(scored, np.cumsum([len(each) for each in answers])[:-1])
-        kept_answers = settings.keep(*lists)
-        row: dict[str, object] = {
+        record_scores = by_question[index]["mean"].to_numpy()
+        list_ends = np.cumsum([len(list_answers) for list_answers in answers])
+        scores_by_list = np.split(record_scores, list_ends[:-1])
+        kept_answers = settings.keep(*scores_by_list)
+        record_row: dict[str, object] = {
             "case_id": record.case_id,
             "relation": record.relation,
             "subject": record.subject,
             "step": "",
         }
-        for name, values, left in zip(KNOWN_STEPS, lists, map(len, kept_answers), strict=True):
-            row |= {name: len(values), f"{name}_kept": left}
-            row[f"{name}_probability"] = float(np.exp(values).mean())
-            if left < (settings.least_correct if name == "correct" else 1):
-                row["step"] = row["step"] or KNOWN_STEPS[name]
-        rows.append(row)
-        if not row["step"]:
-            passed.append(replace(record, case_id=len(passed)))
-    return Filtered(tuple(passed), pd.DataFrame(rows))
+        for list_name, list_scores, kept_count in zip(
+            KNOWN_STEPS, scores_by_list, map(len, kept_answers), strict=True
+        ):
+            record_row |= {list_name: len(list_scores), f"{list_name}_kept": kept_count}
+            record_row[f"{list_name}_probability"] = float(np.exp(list_scores).mean())
+            if kept_count < (settings.least_correct if list_name == "correct" else 1):
+                record_row["step"] = record_row["step"] or KNOWN_STEPS[list_name]
+        rows_of_records.append(record_row)
+        if not record_row["step"]:
+            passed_records.append(replace(record, case_id=len(passed_records)))
+    return Filtered(tuple(passed_records), pd.DataFrame(rows_of_records))

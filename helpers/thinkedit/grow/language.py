@@ -40,7 +40,7 @@ def question_prompt(path: Sequence[Triplet]) -> str:
     """Prompt for a question about a triplet (a path of one) or a chain."""
     if len(path) == 1:
         return str(PROMPTS["triplet_question"].format(**asdict(path[0])))
-    links = [part for triplet in path for part in (triplet.relation, triplet.object)]
+    links = [link for triplet in path for link in (triplet.relation, triplet.object)]
     return str(PROMPTS["chain_question"].format(chain=" -> ".join([path[0].subject, *links])))
 
 
@@ -49,76 +49,84 @@ def answer_prompt(question: str) -> str:
     return str(PROMPTS["answer"].format(question=question))
 
 
-def solved_prompt(name: str, asked: str) -> list[dict[str, str]]:
+def solved_prompt(name: str, question: str) -> list[dict[str, str]]:
     """Chat with two solved examples, for reasoning ("thought") or a statement's triplet ("extraction")."""
-    return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], asked)
+    return _chat(PROMPTS[name], PROMPTS[f"solved_{name}s"], question)
 
 
-def as_chat(text: str) -> list[dict[str, str]]:
+def as_chat(prompt_text: str) -> list[dict[str, str]]:
     """A prompt of Algorithm 1 as a chat: its paragraphs are an instruction, solved examples, each of which
     ends with ``field: reply``, and what is asked. A bare question gets those of ``solved_answers``.
     """
-    whole = text if "\n\n" in text else f"{PROMPTS['solved_answers']}\n\n{text}"
-    instruction, *examples, question = whole.split("\n\n")
-    solved = {}
+    full_text = (
+        prompt_text if "\n\n" in prompt_text else f"{PROMPTS['solved_answers']}\n\n{prompt_text}"
+    )
+    instruction, *examples, question = full_text.split("\n\n")
+    reply_to = {}
     for example in examples:
-        above, _, last_line = example.rpartition("\n")
+        lines_above, _, last_line = example.rpartition("\n")
         field_name, _, reply = last_line.partition(": ")
-        solved[f"{above}\n{field_name}:"] = reply
-    return _chat(instruction, solved, question)
+        reply_to[f"{lines_above}\n{field_name}:"] = reply
+    return _chat(instruction, reply_to, question)
 
 
-def _chat(instruction: str, solved: Mapping[str, str], asked: str) -> list[dict[str, str]]:
+def _chat(instruction: str, reply_to: Mapping[str, str], question: str) -> list[dict[str, str]]:
     turns = [("system", instruction)]
-    for message, reply in solved.items():
-        turns += [("user", message), ("assistant", reply)]
-    return [{"role": role, "content": text} for role, text in (*turns, ("user", asked))]
+    for solved_question, reply in reply_to.items():
+        turns += [("user", solved_question), ("assistant", reply)]
+    return [{"role": role, "content": text} for role, text in (*turns, ("user", question))]
 
 
-def question_of(text: str) -> str:
+def question_of(response: str) -> str:
     """The first question in the text, or an empty string."""
-    for line in text.splitlines():
-        found = re.search(r"[^?]*\?", line.removeprefix("Question:"))
-        if found and found.group().strip(" ?"):
-            return _BULLET.sub("", found.group()).strip()
+    for line in response.splitlines():
+        match = re.search(r"[^?]*\?", line.removeprefix("Question:"))
+        if match and match.group().strip(" ?"):
+            return _BULLET.sub("", match.group()).strip()
     return ""
 
 
-def statements(texts: Sequence[str], question: str) -> list[str]:
+def statements(thoughts: Sequence[str], question: str) -> list[str]:
     """The lines and sentences of reasoning about a question, each once, without bullets; not those that name
     an entity of the solved examples which the question does not name.
     """
     sentences: dict[str, None] = {}
-    for text in texts:
-        for line in text.splitlines():
+    for thought in thoughts:
+        for line in thought.splitlines():
             without_bullet = _BULLET.sub("", line).strip()
             for sentence in _SENTENCE_END.split(without_bullet):
                 sentences[sentence.strip()] = None
-    of_examples = [name for name in PROMPTS["examples"] if not mentions(question, (name,))]
+    entities_of_examples = [
+        entity for entity in PROMPTS["examples"] if not mentions(question, (entity,))
+    ]
     return [
         sentence
         for sentence in sentences
         if len(sentence.split()) >= 3
         and not _OPENING.match(sentence)
-        and not any(mentions(sentence, (name,)) for name in of_examples)
+        and not any(mentions(sentence, (entity,)) for entity in entities_of_examples)
     ]
 
 
-def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
+def triplets_of(response: str, statement: str, wordings: Wordings) -> list[Triplet]:
     """The triplets that a model wrote for a statement, as ``a | b | c``, each once.
 
     A line that words a known relation is read by it. One of two parts, ``a | b c``, is split before the name
     at its end. Omitted are other lines, entities that the statement does not hold, and overlong parts.
     """
     triplets: dict[tuple[str, str, str], Triplet] = {}
-    for line in text.splitlines():
-        parts = _triplet_parts(line, wordings)
-        if len(parts) != 3:
+    for line in response.splitlines():
+        triplet_texts = _triplet_parts(line, wordings)
+        if len(triplet_texts) != 3:
             continue
-        subject, relation, goal = (part.strip(' ."`()').removeprefix("the ") for part in parts)
-        if mentions(statement, (subject,)) and mentions(statement, (goal,)):
-            triplet = Triplet(wordings.name(subject), relation, wordings.name(goal))
-            is_short = all(1 <= len(part.split()) <= _MAX_WORDS for part in triplet.key)
+        subject_name, relation, object_name = (
+            triplet_text.strip(' ."`()').removeprefix("the ") for triplet_text in triplet_texts
+        )
+        if mentions(statement, (subject_name,)) and mentions(statement, (object_name,)):
+            triplet = Triplet(wordings.name(subject_name), relation, wordings.name(object_name))
+            is_short = all(
+                1 <= len(triplet_text.split()) <= _MAX_WORDS for triplet_text in triplet.key
+            )
             if is_short and triplet.key[0] != triplet.key[2]:
                 triplets.setdefault(triplet.key, triplet)
     return list(triplets.values())
@@ -126,12 +134,12 @@ def triplets_of(text: str, statement: str, wordings: Wordings) -> list[Triplet]:
 
 def _triplet_parts(line: str, wordings: Wordings) -> list[str]:
     """What a line states, by a known relation or else as it is divided; three parts where it is a triplet."""
-    parts = [part.strip() for part in _BULLET.sub("", line).split("|")]
-    if worded := wordings.read(" ".join(parts)):
-        return [*worded]
-    if len(parts) == 2 and (named := _NAME_AT_END.fullmatch(parts[1])):
-        return [parts[0], named["relation"], named["name"]]
-    return parts
+    triplet_texts = [triplet_text.strip() for triplet_text in _BULLET.sub("", line).split("|")]
+    if worded_fact := wordings.read(" ".join(triplet_texts)):
+        return [*worded_fact]
+    if len(triplet_texts) == 2 and (relation_and_name := _NAME_AT_END.fullmatch(triplet_texts[1])):
+        return [triplet_texts[0], relation_and_name["relation"], relation_and_name["name"]]
+    return triplet_texts
 
 
 @dataclass(frozen=True)
@@ -148,10 +156,11 @@ class ModelRespondent:
     def fingerprint(self) -> str:
         """Weights, tokenizer, type, device and sampling: what determines responses besides n and seed."""
         lm = self.lm
-        settings = {k: v for k, v in asdict(self._sampling(0)).items() if k != "seed"}
+        settings = asdict(self._sampling(0))
+        del settings["seed"]
         settings |= {"turns": True} if self.turns else {}
-        listed = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-        return f"{lm.fingerprint}, {lm.dtype_name} on {lm.device.type} ({listed})"
+        settings_in_words = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+        return f"{lm.fingerprint}, {lm.dtype_name} on {lm.device.type} ({settings_in_words})"
 
     def respond(
         self, prompts: Sequence[Prompt], *, n: int, seed: int, **changes: Any

@@ -22,11 +22,11 @@ _EXPLANATION = {
 
 def _row(triplet: Triplet | None = None) -> widgets.HBox:
     """A box to tick and one editable triplet."""
-    texts = [
-        widgets.Text(value=getattr(triplet, name, ""), placeholder=name, layout=_PART)
-        for name in ("subject", "relation", "object")
+    text_fields = [
+        widgets.Text(value=getattr(triplet, field_name, ""), placeholder=field_name, layout=_PART)
+        for field_name in ("subject", "relation", "object")
     ]
-    return widgets.HBox([widgets.Checkbox(value=True, indent=False, layout=_NARROW), *texts])
+    return widgets.HBox([widgets.Checkbox(value=True, indent=False, layout=_NARROW), *text_fields])
 
 
 class CurationPanel(widgets.VBox):
@@ -49,7 +49,8 @@ class CurationPanel(widgets.VBox):
 
     def _show(self) -> None:
         """Redraw everything from the session's state."""
-        growth, review = self._session.growth, self._session.pending
+        growth = self._session.growth
+        review = self._session.pending
         self.progress.value = min(len(growth.chains), self.progress.max)
         self.status.value = escape(
             f"Round {growth.rounds}: {growth.graph.number_of_edges()} facts, "
@@ -61,18 +62,21 @@ class CurationPanel(widgets.VBox):
             return
         self._pruning = review.occasion == "prune"
         self.message.value = escape(_EXPLANATION[review.occasion])
-        self.question.value, self.question.disabled = review.question, self._pruning
-        listed = "".join(f"<li>{escape(text) or '<i>empty</i>'}</li>" for text in review.responses)
-        self.responses.value = f"<b>Responses</b><ul>{listed}</ul>"
+        self.question.value = review.question
+        self.question.disabled = self._pruning
+        response_items = "".join(
+            f"<li>{escape(response) or '<i>empty</i>'}</li>" for response in review.responses
+        )
+        self.responses.value = f"<b>Responses</b><ul>{response_items}</ul>"
         self.accept.description = "Keep ticked" if self._pruning else "Ask again"
-        shown = review.candidates if self._pruning else review.path
-        self._arrange([_row(triplet) for triplet in shown])
+        shown_triplets = review.candidates if self._pruning else review.path
+        self._arrange([_row(triplet) for triplet in shown_triplets])
 
     def _arrange(self, rows: list[widgets.HBox]) -> None:
         self.rows = rows
-        above = [self.progress, self.status, self.message, self.question, self.responses]
+        widgets_above = [self.progress, self.status, self.message, self.question, self.responses]
         buttons = [self.accept, self.add if self._pruning else self.discard]
-        self.children = [*above, *rows, widgets.HBox(buttons)]
+        self.children = [*widgets_above, *rows, widgets.HBox(buttons)]
 
     def _decide(self, *, discard: bool) -> None:
         decision = Decision(discard=True) if discard else self._decision()
@@ -86,11 +90,11 @@ class CurationPanel(widgets.VBox):
 
     def _decision(self) -> Decision:
         """What the person left ticked: triplets to keep, or the path to ask about, with its question."""
-        ticked: list[Triplet] = []
-        for row in self.rows:
-            tick, *parts = (widget.value for widget in row.children)
-            if tick and any(parts):
-                ticked.append(Triplet(*map(str.strip, parts)))
+        ticked_triplets: list[Triplet] = []
+        for triplet_row in self.rows:
+            is_ticked, *triplet_texts = (widget.value for widget in triplet_row.children)
+            if is_ticked and any(triplet_texts):
+                ticked_triplets.append(Triplet(*map(str.strip, triplet_texts)))
         if self._pruning:
-            return Decision(triplets=tuple(ticked))
-        return Decision(question=self.question.value.strip(), path=tuple(ticked))
+            return Decision(triplets=tuple(ticked_triplets))
+        return Decision(question=self.question.value.strip(), path=tuple(ticked_triplets))

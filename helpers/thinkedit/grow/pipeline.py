@@ -43,7 +43,7 @@ FOLDER = PACKAGED / "thinkedit"
 Steps = tuple[Triplet, ...]  # a triplet, or a chain
 Key = tuple[str, str, str]
 Store = Mapping[str, list[Proposal]]
-Asked = dict[Steps, str]  # triplets and chains with their questions
+QuestionOfPath = dict[Steps, str]  # triplets and chains with their questions
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,11 @@ def asks_for_all(question: str, path: Steps, aliases: Aliases) -> bool:
     """Whether a question names the path's subject, and neither its object, which would validate anything,
     nor an entity on the way, which would ask for the last step only.
     """
-    told = [names_of(triplet.object, aliases) for triplet in path]
-    asks = mentions(question, names_of(path[0].subject, aliases))
-    return asks and not any(mentions(question, names) for names in told)
+    names_of_objects = [names_of(triplet.object, aliases) for triplet in path]
+    names_subject = mentions(question, names_of(path[0].subject, aliases))
+    return names_subject and not any(
+        mentions(question, names_of_object) for names_of_object in names_of_objects
+    )
 
 
 class Journal:
@@ -127,33 +129,37 @@ class Journal:
     def __init__(self, path: Path, header: Mapping[str, Any] | None = None) -> None:
         self.path = path
         content = path.read_bytes() if path.exists() else b""
-        complete = content[: content.rfind(b"\n") + 1]
-        lines = enumerate(complete.splitlines(), start=1)
-        records = read_all(((f"{path}, line {number}", line) for number, line in lines), _read_step)
-        if len(content) > len(complete):
+        complete_lines = content[: content.rfind(b"\n") + 1]
+        numbered_lines = enumerate(complete_lines.splitlines(), start=1)
+        steps = read_all(
+            ((f"{path}, line {number}", line) for number, line in numbered_lines), _read_step
+        )
+        if len(content) > len(complete_lines):
             warnings.warn(f"{path}: dropped an unfinished last line", stacklevel=2)
-            os.truncate(path, len(complete))
-        self._size = len(complete)
-        self._outcomes = {_text([r["kind"], r["request"]]): r["outcome"] for r in records}
-        if not records:
+            os.truncate(path, len(complete_lines))
+        self._size = len(complete_lines)
+        self._outcomes = {
+            _as_json([step["kind"], step["request"]]): step["outcome"] for step in steps
+        }
+        if not steps:
             if header is None:
                 raise UserError(f"{path}: no journal of a run; give a file that a run wrote")
             self.record("run", header, True)
         elif header is not None and self.recall("run", header) is None:
             raise UserError(
-                f"{path}: holds a run of {records[0]['request']}, not of {_text(header)} (another"
+                f"{path}: holds a run of {steps[0]['request']}, not of {_as_json(header)} (another"
                 " model or settings); use the same or start a new journal"
             )
-        self.header = header or records[0]["request"]
+        self.header = header or steps[0]["request"]
 
     def recall(self, kind: str, request: Mapping[str, Any]) -> Any:
         """The recorded outcome of a step, or None."""
-        return self._outcomes.get(_text([kind, request]))
+        return self._outcomes.get(_as_json([kind, request]))
 
     def record(self, kind: str, request: Mapping[str, Any], outcome: Any) -> None:
         """Write a step that the record lacks."""
         step = {"kind": kind, "request": request, "outcome": outcome}
-        line = (_text({**step, "digest": _digest_of_step(step)}) + "\n").encode()
+        journal_line = (_as_json({**step, "digest": _digest_of_step(step)}) + "\n").encode()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.path.open("ab") as stream:
@@ -161,11 +167,11 @@ class Journal:
                     raise UserError(
                         f"{self.path}: another session writes to it; end one and open it again"
                     )
-                stream.write(line)
+                stream.write(journal_line)
         except OSError as error:  # reading drops an unfinished line
             raise UserError(in_one_line(error, self.path)) from error
-        self._size += len(line)
-        self._outcomes[_text([kind, request])] = outcome
+        self._size += len(journal_line)
+        self._outcomes[_as_json([kind, request])] = outcome
 
 
 def _read_step(line: bytes) -> dict[str, Any]:
@@ -179,7 +185,7 @@ def _digest_of_step(step: Mapping[str, Any]) -> str:
     return digest_of(json.dumps(step, default=asdict).encode())
 
 
-def _text(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return json.dumps(value, default=asdict, ensure_ascii=False)
 
 
@@ -192,15 +198,17 @@ class Session:
     def __init__(
         self, journal: Journal, model: ModelRespondent | None, store: Store, wordings: Wordings
     ) -> None:
-        held = journal.header["settings"]
-        self.settings = Settings(**held["pipeline"])
-        self.question = held["question"]
-        self.journal, self.model, self.store = journal, model, store
+        run_settings = journal.header["settings"]
+        self.settings = Settings(**run_settings["pipeline"])
+        self.question = run_settings["question"]
+        self.journal = journal
+        self.model = model
+        self.store = store
         self.wordings = wordings
-        self.growth = Growth(Triplet(*held["fact"]))
-        self._seen: set[tuple[Key, ...]] = set()
-        self._read: dict[str, list[Triplet]] = {}
-        self._steps = self._rounds()
+        self.growth = Growth(Triplet(*run_settings["fact"]))
+        self._asked_paths: set[tuple[Key, ...]] = set()
+        self._triplets_of_statement: dict[str, list[Triplet]] = {}
+        self._reviews = self._rounds()
         self._advance(None)
 
     def decide(self, decision: Decision) -> None:
@@ -210,8 +218,8 @@ class Session:
             raise ValueError("no review is pending: the run is over")
         for triplet in (*decision.path, *decision.triplets):
             check_triplet(triplet)
-        asked = decision.question.strip() and decision.path
-        if review.occasion == "refine" and not (decision.discard or asked):
+        is_refined = decision.question.strip() and decision.path
+        if review.occasion == "refine" and not (decision.discard or is_refined):
             raise ValueError("a refinement needs a question and a triplet or chain")
         self.journal.record("decision", asdict(review), asdict(decision))
         self._advance(decision)
@@ -227,92 +235,112 @@ class Session:
         self.pending: Review | None = None
         with suppress(StopIteration):
             while self.pending is None:
-                review = self._steps.send(decision) if decision else next(self._steps)
-                if stored := self.journal.recall("decision", asdict(review)):
-                    decision = TypeAdapter(Decision).validate_python(stored)
+                review = self._reviews.send(decision) if decision else next(self._reviews)
+                if stored_decision := self.journal.recall("decision", asdict(review)):
+                    decision = TypeAdapter(Decision).validate_python(stored_decision)
                 else:
                     self.pending = review
 
     def _rounds(self) -> Generator[Review, Decision, None]:
         """The algorithms as one generator of reviews."""
-        growth, settings = self.growth, self.settings
-        waiting = self._unseen([(growth.fact,)])
-        while waiting and growth.rounds < settings.max_rounds and not self._enough():
+        growth = self.growth
+        settings = self.settings
+        waiting_paths = self._paths_not_asked([(growth.fact,)])
+        while (
+            waiting_paths and growth.rounds < settings.max_rounds and not self._has_enough_chains()
+        ):
             growth.rounds += 1
-            validated = yield from self._validate(waiting)
+            validated = yield from self._validate(waiting_paths)
             new_chains = self._synthesise(validated)
             if not growth.chains:
                 break
             new_links: list[Steps] = []
-            if not self._enough() and growth.rounds < settings.max_rounds:
+            if not self._has_enough_chains() and growth.rounds < settings.max_rounds:
                 new_links = yield from self._generate(validated)
-            waiting = self._unseen(new_links) + self._unseen(new_chains, settings.chain_questions)
-        last = growth.rounds >= settings.max_rounds
-        growth.stopped = "number of rounds" if last else "nothing new validated"
-        if self._enough():
+            waiting_paths = self._paths_not_asked(new_links) + self._paths_not_asked(
+                new_chains, settings.chain_questions
+            )
+        is_last_round = growth.rounds >= settings.max_rounds
+        growth.stopped = "number of rounds" if is_last_round else "nothing new validated"
+        if self._has_enough_chains():
             growth.stopped = "target number of chains"
         if not growth.chains:
             growth.stopped = "the fact to edit did not validate"
 
-    def _validate(self, paths: Sequence[Steps]) -> Generator[Review, Decision, Asked]:
+    def _validate(self, paths: Sequence[Steps]) -> Generator[Review, Decision, QuestionOfPath]:
         """Algorithm 1: the paths whose object the model names, and the questions."""
-        validated: Asked = {}
-        questions = list(self._questions(paths).items())
+        validated: QuestionOfPath = {}
+        paths_and_questions = list(self._questions(paths).items())
         for attempt in range(self.settings.max_attempts):
-            prompts = [language.answer_prompt(question) for _, question in questions]
-            answers = self._ask(prompts, n=self.settings.responses, attempt=attempt)
+            prompts = [language.answer_prompt(question) for _, question in paths_and_questions]
+            answers = self._responses_to(prompts, n=self.settings.responses, attempt=attempt)
             next_questions: list[tuple[Steps, str]] = []
-            for (path, question), responses in zip(questions, answers, strict=True):
-                names = names_of(path[-1].object, self.wordings.aliases)
-                if any(mentions(response, names) for response in responses):
+            for (path, question), responses in zip(paths_and_questions, answers, strict=True):
+                names_of_object = names_of(path[-1].object, self.wordings.aliases)
+                if any(mentions(response, names_of_object) for response in responses):
                     validated[path] = question
                 elif attempt + 1 == self.settings.max_attempts:
                     self.growth.discarded.append(path)
-                elif attempt == 0 and (worded := self._worded(path, question)):
-                    next_questions.append((path, worded))
+                elif attempt == 0 and (other_wording := self._known_question(path, question)):
+                    next_questions.append((path, other_wording))
                 else:
                     decision = yield Review("refine", question, path, tuple(responses))
                     if decision.discard:
                         self.growth.discarded.append(path)
                     else:
                         next_questions.append((decision.path, decision.question))
-            questions = next_questions
+            paths_and_questions = next_questions
         return validated
 
-    def _generate(self, validated: Asked) -> Generator[Review, Decision, list[Steps]]:
+    def _generate(self, validated: QuestionOfPath) -> Generator[Review, Decision, list[Steps]]:
         """Algorithm 2: reasoning on the validated questions, its statements, their triplets."""
-        growth, settings = self.growth, self.settings
+        growth = self.growth
+        settings = self.settings
         prompts = [language.solved_prompt("thought", question) for question in validated.values()]
-        thoughts = self._ask(
+        thoughts_by_question = self._responses_to(
             prompts, n=settings.thoughts, max_new_tokens=settings.thought_tokens, stop=None
         )
         statements = [
-            language.statements(texts, question)[: settings.statements]
-            for texts, question in zip(thoughts, validated.values(), strict=True)
+            language.statements(thoughts, question)[: settings.statements]
+            for thoughts, question in zip(thoughts_by_question, validated.values(), strict=True)
         ]
         self._read_triplets(dict.fromkeys(chain.from_iterable(statements)))
         new_links: list[Steps] = []
-        reasoning = zip(validated.items(), thoughts, statements, strict=True)
-        for (path, question), texts, statements_of_path in reasoning:
-            reasoned = [triplet for s in statements_of_path for triplet in self._read[s]]
-            ends = (path[0].subject, path[0].object) if len(path) == 1 else ()
-            proposed = self._proposed(ends)
-            growth.reasoned.update(triplet.key for triplet in reasoned)
-            growth.proposed.update(triplet.key for triplet in proposed)
-            offer = self._fresh([*reasoned, *self._fresh(proposed)[: settings.proposals]])
-            growth.offered.update(triplet.key for triplet in offer)
-            decision = yield Review("prune", question, path, tuple(texts), tuple(offer))
+        reasoning = zip(validated.items(), thoughts_by_question, statements, strict=True)
+        for (path, question), thoughts, statements_of_path in reasoning:
+            reasoned_triplets = [
+                triplet
+                for statement in statements_of_path
+                for triplet in self._triplets_of_statement[statement]
+            ]
+            entities_asked = (path[0].subject, path[0].object) if len(path) == 1 else ()
+            proposed_triplets = self._proposed(entities_asked)
+            growth.reasoned.update(triplet.key for triplet in reasoned_triplets)
+            growth.proposed.update(triplet.key for triplet in proposed_triplets)
+            offered_triplets = self._new_triplets(
+                [*reasoned_triplets, *self._new_triplets(proposed_triplets)[: settings.proposals]]
+            )
+            growth.offered.update(triplet.key for triplet in offered_triplets)
+            decision = yield Review(
+                "prune", question, path, tuple(thoughts), tuple(offered_triplets)
+            )
             growth.kept.update(triplet.key for triplet in decision.triplets)
             new_links += [(triplet,) for triplet in decision.triplets]
         return new_links
 
     def _read_triplets(self, statements: Iterable[str]) -> None:
         """Let the model write the triplets of statements that were not read before."""
-        unread = [statement for statement in statements if statement not in self._read]
-        prompts = [language.solved_prompt("extraction", statement) for statement in unread]
-        responses = self._ask(prompts, temperature=0.0)
-        for statement, (text,) in zip(unread, responses, strict=True):
-            self._read[statement] = language.triplets_of(text, statement, self.wordings)
+        unread_statements = [
+            statement for statement in statements if statement not in self._triplets_of_statement
+        ]
+        prompts = [
+            language.solved_prompt("extraction", statement) for statement in unread_statements
+        ]
+        responses = self._responses_to(prompts, temperature=0.0)
+        for statement, (response,) in zip(unread_statements, responses, strict=True):
+            self._triplets_of_statement[statement] = language.triplets_of(
+                response, statement, self.wordings
+            )
 
     def _proposed(self, entities: Iterable[str]) -> list[Triplet]:
         """The store's facts about entities in words, one a subject and relation: in the graph if possible."""
@@ -322,147 +350,182 @@ class Session:
             for proposal in self.store.get(comparable(entity), ()):
                 reads = self.wordings.relations[proposal.relation].reads
                 triplet = Triplet(proposal.subject, reads, proposal.object)
-                subject, relation, goal = triplet.key
-                rival = preferred.get((subject, relation))
-                if rival is None or (goal in graph and rival.key[2] not in graph):
-                    preferred[subject, relation] = triplet
+                subject_key, relation, object_key = triplet.key
+                earlier_triplet = preferred.get((subject_key, relation))
+                if earlier_triplet is None or (
+                    object_key in graph and earlier_triplet.key[2] not in graph
+                ):
+                    preferred[subject_key, relation] = triplet
         return list(preferred.values())
 
-    def _synthesise(self, validated: Asked) -> list[Steps]:
+    def _synthesise(self, validated: QuestionOfPath) -> list[Steps]:
         """Algorithm 3: add validated triplets; return the chains that this made possible."""
-        growth, most = self.growth, self.settings.max_steps
+        growth = self.growth
+        max_steps = self.settings.max_steps
         if growth.rounds == 1 and validated:
             growth.fact = next(iter(validated))[0]  # as refined, if it was
-        ends = growth.fact.subject, growth.fact.object
+        subject_and_object = growth.fact.subject, growth.fact.object
         for path, question in validated.items():
-            if len(path) == 1 and not self._enough():
+            if len(path) == 1 and not self._has_enough_chains():
                 add_triplet(growth.graph, path[0], question=question)
-                growth.chains = simple_chains(growth.graph, *ends, max_steps=most)
-        return [found for found in growth.chains if len(found) > 1]
+                growth.chains = simple_chains(
+                    growth.graph, *subject_and_object, max_steps=max_steps
+                )
+        return [path_found for path_found in growth.chains if len(path_found) > 1]
 
-    def _questions(self, paths: Sequence[Steps]) -> Asked:
+    def _questions(self, paths: Sequence[Steps]) -> QuestionOfPath:
         """A question for each path; a chain without a usable one is omitted."""
-        worded = {path: self._worded(path) for path in paths}
-        free = [path for path in paths if not worded[path]]
-        for path, (text,) in zip(free, self._ask(map(language.question_prompt, free)), strict=True):
-            worded[path] = language.question_of(text)
-        for path, question in worded.items():
+        question_of_path = {path: self._known_question(path) for path in paths}
+        unworded_paths = [path for path in paths if not question_of_path[path]]
+        for path, (response,) in zip(
+            unworded_paths,
+            self._responses_to(map(language.question_prompt, unworded_paths)),
+            strict=True,
+        ):
+            question_of_path[path] = language.question_of(response)
+        for path, question in question_of_path.items():
             if not asks_for_all(question, path, self.wordings.aliases):
                 cloze = path[0].prompt.replace("{}", path[0].subject)
-                worded[path] = f"{cloze} what?" if len(path) == 1 else ""
-        return {path: question for path, question in worded.items() if question}
+                question_of_path[path] = f"{cloze} what?" if len(path) == 1 else ""
+        return {path: question for path, question in question_of_path.items() if question}
 
-    def _worded(self, path: Steps, failed: str = "") -> str:
+    def _known_question(self, path: Steps, failed_question: str = "") -> str:
         """A known question about a single triplet, other than the one that failed."""
-        questions = [self.question] if path == (self.growth.fact,) else []
+        known_questions = [self.question] if path == (self.growth.fact,) else []
         for wording in self.wordings.relations.values():
             if len(path) == 1 and wording.reads == path[0].relation:
-                questions += [text.replace("{}", path[0].subject) for text in wording.questions]
-        return next((question for question in questions if question not in ("", failed)), "")
+                known_questions += [
+                    template.replace("{}", path[0].subject) for template in wording.questions
+                ]
+        return next(
+            (question for question in known_questions if question not in ("", failed_question)), ""
+        )
 
-    def _fresh(self, triplets: Iterable[Triplet]) -> list[Triplet]:
+    def _new_triplets(self, triplets: Iterable[Triplet]) -> list[Triplet]:
         """Triplets that can still become a link: neither offered nor asked about before, each once."""
-        asked_about = {path[0] for path in self._seen if len(path) == 1}
+        asked_about = {path[0] for path in self._asked_paths if len(path) == 1}
         dealt_with = self.growth.offered | asked_about
-        fresh: dict[Key, Triplet] = {}
+        new_triplets: dict[Key, Triplet] = {}
         for triplet in triplets:
-            subject, _, goal = triplet.key
-            if triplet.key not in dealt_with and not self.growth.graph.has_edge(subject, goal):
-                fresh[triplet.key] = triplet
-        return list(fresh.values())
+            subject_key, _, object_key = triplet.key
+            if triplet.key not in dealt_with and not self.growth.graph.has_edge(
+                subject_key, object_key
+            ):
+                new_triplets[triplet.key] = triplet
+        return list(new_triplets.values())
 
-    def _ask(
+    def _responses_to(
         self, prompts: Iterable[Prompt], *, n: int = 1, attempt: int = 0, **changes: Any
     ) -> list[list[str]]:
         """Responses to the prompts: recorded ones as they were, the others from the model."""
         seed = self.settings.seed + attempt
         requests = [{"prompt": prompt, "n": n, "seed": seed, **changes} for prompt in prompts]
-        missing = [
+        unanswered_requests = [
             request for request in requests if self.journal.recall("responses", request) is None
         ]
-        if missing and self.model is None:
+        if unanswered_requests and self.model is None:
             raise UserError(
-                f"{self.journal.path} does not answer {missing[0]['prompt']!r}: the pipeline has"
+                f"{self.journal.path} does not answer {unanswered_requests[0]['prompt']!r}: the pipeline has"
                 " changed; grow it again (python -m tools.grow, or in notebook 06)"
             )
-        if self.model and missing:
-            missing_prompts = [request["prompt"] for request in missing]
-            new_responses = self.model.respond(missing_prompts, n=n, seed=seed, **changes)
-            for request, responses in zip(missing, new_responses, strict=True):
+        if self.model and unanswered_requests:
+            unanswered_prompts = [request["prompt"] for request in unanswered_requests]
+            new_responses = self.model.respond(unanswered_prompts, n=n, seed=seed, **changes)
+            for request, responses in zip(unanswered_requests, new_responses, strict=True):
                 self.journal.record("responses", request, responses)
         return [self.journal.recall("responses", request) for request in requests]
 
-    def _unseen(self, paths: Iterable[Steps], most: int | None = None) -> list[Steps]:
-        new: dict[tuple[Key, ...], Steps] = {}
+    def _paths_not_asked(self, paths: Iterable[Steps], most: int | None = None) -> list[Steps]:
+        path_of_keys: dict[tuple[Key, ...], Steps] = {}
         for path in paths:
-            new.setdefault(tuple(triplet.key for triplet in path), path)
-        fresh = [key for key in new if key not in self._seen][:most]
-        self._seen.update(fresh)
-        return [new[key] for key in fresh]
+            path_of_keys.setdefault(tuple(triplet.key for triplet in path), path)
+        keys_not_asked = [
+            triplet_keys for triplet_keys in path_of_keys if triplet_keys not in self._asked_paths
+        ][:most]
+        self._asked_paths.update(keys_not_asked)
+        return [path_of_keys[triplet_keys] for triplet_keys in keys_not_asked]
 
-    def _enough(self) -> bool:
+    def _has_enough_chains(self) -> bool:
         return len(self.growth.chains) >= self.settings.target_chains
 
 
 def session(
     fact: Triplet,
     model: ModelRespondent,
-    place: Path,
+    journal_place: Path,
     *,
     question: str = "",
     settings: Settings = Settings(),
 ) -> Session:
     """A run in which the packaged facts propose neighbours; one that was left resumes.
 
-    ``place`` is the journal, or a folder in which this model and these settings have one of their own.
-    ``question`` is asked first; empty: the wordings' or the model's own.
+    ``journal_place`` is the journal, or a folder in which this model and these settings have one of their
+    own. ``question`` is asked first; empty: the wordings' or the model's own.
     """
     check_triplet(fact)
     if question and not asks_for_all(question, (fact,), read_wordings().aliases):
         raise ValueError(
             f"question {question!r} must name {fact.subject!r} and not {fact.object!r}: reword it"
         )
-    held = {
+    run_settings = {
         "fact": [fact.subject, fact.relation, fact.object],
         "question": question,
         "source": "packaged",
     }
-    header = {"model": model.fingerprint, "settings": {**held, "pipeline": asdict(settings)}}
-    path = place if place.suffix == ".jsonl" else place / f"own-{settings_key(header)}.jsonl"
-    return Session(Journal(path, header), model, store_neighbours("packaged"), read_wordings())
+    header = {
+        "model": model.fingerprint,
+        "settings": {**run_settings, "pipeline": asdict(settings)},
+    }
+    journal_file = (
+        journal_place
+        if journal_place.suffix == ".jsonl"
+        else journal_place / f"own-{settings_key(header)}.jsonl"
+    )
+    return Session(
+        Journal(journal_file, header), model, store_neighbours("packaged"), read_wordings()
+    )
 
 
 def replayed(paths: Iterable[Path]) -> list[Growth]:
     """The graphs that journals hold, in the order of their names; nothing is written."""
     grown = []
     for path in sorted(paths):
-        run = Session(Journal(path), None, store_neighbours("packaged"), read_wordings())
-        if run.pending is not None:
+        replay = Session(Journal(path), None, store_neighbours("packaged"), read_wordings())
+        if replay.pending is not None:
             raise UserError(f"{path} ends before its run: grow it again (python -m tools.grow)")
-        grown.append(run.growth)
+        grown.append(replay.growth)
     return grown
 
 
 def counts(grown: Sequence[Growth]) -> pd.DataFrame:
     """What each graph holds, with its chains by number of steps, and how it ended."""
-    rows = []
+    rows_of_growths = []
     for growth in grown:
-        links = {triplet.key for triplet in triplets(growth.graph)}
-        lengths = [len(chain) for chain in growth.chains]
-        reasoned_count = len(links & growth.reasoned & growth.offered)
-        steps = "/".join(str(lengths.count(n)) for n in range(1, MAX_STEPS + 1))
-        rows.append(
-            (str(growth.fact), len(links), reasoned_count, len(lengths), steps, growth.stopped)
+        link_keys = {triplet.key for triplet in triplets(growth.graph)}
+        chain_lengths = [len(chain) for chain in growth.chains]
+        reasoned_count = len(link_keys & growth.reasoned & growth.offered)
+        counts_by_steps = "/".join(
+            str(chain_lengths.count(step_count)) for step_count in range(1, MAX_STEPS + 1)
         )
-    names = ["fact", "links", "reasoned", "chains", "by steps", "stopped by"]
-    return pd.DataFrame(rows, columns=names)
+        rows_of_growths.append(
+            (
+                str(growth.fact),
+                len(link_keys),
+                reasoned_count,
+                len(chain_lengths),
+                counts_by_steps,
+                growth.stopped,
+            )
+        )
+    column_names = ["fact", "links", "reasoned", "chains", "by steps", "stopped by"]
+    return pd.DataFrame(rows_of_growths, columns=column_names)
 
 
 def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
     """Numbers of facts by stage: *reasoned* ones are stated by a chain of thought, *reasoned only* if the
     triple store does not hold them. The others are the fact to edit or the reviewer's.
     """
-    rows = []
+    rows_of_stages = []
     for growth in grown:
         keys_by_stage = {
             "offered for review": growth.offered,
@@ -471,11 +534,21 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
             "links on chains": {step.key for chain in growth.chains for step in chain},
         }
         for stage, keys in keys_by_stage.items():
-            stated = keys & growth.reasoned & growth.offered
-            in_store = keys & growth.proposed
-            rows.append(
-                (stage, len(keys), len(stated), len(stated - growth.proposed), len(in_store))
+            stated_keys = keys & growth.reasoned & growth.offered
+            keys_in_store = keys & growth.proposed
+            rows_of_stages.append(
+                (
+                    stage,
+                    len(keys),
+                    len(stated_keys),
+                    len(stated_keys - growth.proposed),
+                    len(keys_in_store),
+                )
             )
-    names = ["stage", "facts", "reasoned", "reasoned only", "in the store"]
-    table = pd.DataFrame(rows, columns=names).groupby("stage", sort=False).sum()
-    return table.rename_axis(index=None).assign(share=table["reasoned"] / table["facts"])
+    column_names = ["stage", "facts", "reasoned", "reasoned only", "in the store"]
+    sums_by_stage = (
+        pd.DataFrame(rows_of_stages, columns=column_names).groupby("stage", sort=False).sum()
+    )
+    return sums_by_stage.rename_axis(index=None).assign(
+        share=sums_by_stage["reasoned"] / sums_by_stage["facts"]
+    )

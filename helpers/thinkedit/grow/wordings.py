@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
@@ -33,9 +34,12 @@ class Wording:
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
         """Patterns of the relation's sentences: ``reads`` or a cloze, then an object."""
-        escaped = (re.escape(text) for text in (f"{{}} {self.reads}", *self.clozes))
-        texts = (text.replace(r"\{\}", "(?P<subject>.+?)") for text in escaped)
-        return tuple(re.compile(rf"{t} (?:the )?(?P<object>.+?)\.?", re.IGNORECASE) for t in texts)
+        patterns = []
+        for template in (f"{{}} {self.reads}", *self.clozes):
+            with_subject = re.escape(template).replace(r"\{\}", "(?P<subject>.+?)")
+            sentence = rf"{with_subject} (?:the )?(?P<object>.+?)\.?"
+            patterns.append(re.compile(sentence, re.IGNORECASE))
+        return tuple(patterns)
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,8 @@ class Wordings:
         """The fact that a sentence words as one of the relations does: subject, ``reads``, object."""
         for wording in self.relations.values():
             for pattern in wording.patterns:
-                if found := pattern.fullmatch(sentence):
-                    return found["subject"], wording.reads, found["object"]
+                if match := pattern.fullmatch(sentence):
+                    return match["subject"], wording.reads, match["object"]
         return None
 
 
@@ -65,12 +69,16 @@ def read_wordings() -> Wordings:
     """The packaged wordings."""
     content = yaml.safe_load((PACKAGED / "thinkedit" / "wordings.yaml").read_text("utf-8"))
     relations = TypeAdapter(dict[str, Wording]).validate_python(content["relations"])
-    aliases = content["aliases"].items()
+    names_and_aliases = content["aliases"].items()
     return Wordings(
         relations,
         tuple((question, answer) for question, answer in content["examples"]),
-        {comparable(name): tuple(others) for name, others in aliases},
-        {comparable(other): name for name, others in aliases for other in others},
+        {comparable(name): tuple(alias_names) for name, alias_names in names_and_aliases},
+        {
+            comparable(alias): name
+            for name, alias_names in names_and_aliases
+            for alias in alias_names
+        },
     )
 
 
@@ -93,9 +101,11 @@ class Proposal:
 def store_neighbours(source: str) -> dict[str, list[Proposal]]:
     """``neighbours`` in a source, in the packaged wordings."""
     wordings = read_wordings()
-    parts = {part for relation in wordings.relations for part in relation.split("/")}
-    properties = sorted({part.removeprefix("re_") for part in parts})
-    return neighbours(read_graph(open_source(source), properties), wordings, source)
+    properties: set[str] = set()
+    for relation in wordings.relations:
+        properties |= {step.removeprefix("re_") for step in relation.split("/")}
+    graph = read_graph(open_source(source), sorted(properties))
+    return neighbours(graph, wordings, source)
 
 
 def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[Proposal]]:
@@ -103,48 +113,78 @@ def neighbours(graph: Graph, wordings: Wordings, source: str) -> dict[str, list[
 
     ``re_P36`` follows P36 backwards; ``P17/P30`` follows P17, then P30, where both have a single object.
     """
-    names = {i: wordings.name(graph.label(i)) for i in _bearers(graph)}
-    by_subject: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
+    name_of_entity = {
+        identifier: wordings.name(graph.label(identifier)) for identifier in _label_bearers(graph)
+    }
+    proposals_by_subject: dict[str, dict[tuple[str, str, str], Proposal]] = defaultdict(dict)
     for relation, wording in wordings.relations.items():
-        for subject, goal in sorted(_pairs(graph, relation)):
-            if {subject, goal} <= names.keys() and names[subject] not in wording.unfit:
-                proposal = Proposal(names[subject], relation, names[goal], source)
-                if proposal.key[0] != proposal.key[2]:
-                    by_subject[proposal.key[0]].setdefault(proposal.key, proposal)
-    return {subject: list(proposals.values()) for subject, proposals in by_subject.items()}
+        for subject_id, object_id in sorted(_subject_object_pairs(graph, relation)):
+            if not {subject_id, object_id} <= name_of_entity.keys():
+                continue
+            subject = name_of_entity[subject_id]
+            proposal = Proposal(subject, relation, name_of_entity[object_id], source)
+            subject_key, _, object_key = proposal.key
+            if subject not in wording.unfit and subject_key != object_key:
+                proposals_by_subject[subject_key].setdefault(proposal.key, proposal)
+    return {
+        subject: list(proposals.values()) for subject, proposals in proposals_by_subject.items()
+    }
 
 
-def _bearers(graph: Graph) -> set[str]:
+def _label_bearers(graph: Graph) -> set[str]:
     """The entities that keep their label, because a prompt names no other: the country Niger, not the region.
 
     Of several it is the subject of most facts. A place in the same country (a city and the region around
     it), or in the bearer itself (Singapore), also keeps the label: they are taken for one place.
     """
-    facts = Counter[str]()
-    countries = defaultdict[str, set[str]](set)
+    fact_counts = Counter[str]()
+    countries_of = defaultdict[str, set[str]](set)
     for edge in graph.edges:
-        facts[edge.subject] += 1
+        fact_counts[edge.subject] += 1
         if edge.relation == "P17":
-            countries[edge.subject].add(edge.object)
+            countries_of[edge.subject].add(edge.object)
         if edge.relation in {"P36", "P150"}:
-            countries[edge.object].add(edge.subject)
-    alike = defaultdict[str, list[str]](list)
+            countries_of[edge.object].add(edge.subject)
+    ids_by_label = defaultdict[str, list[str]](list)
     for identifier, entity in graph.entities.items():
-        alike[comparable(entity.label)].append(identifier)
-    kept = set()
-    for ids in alike.values():
-        bearer = max(ids, key=lambda i: (facts[i], i))
-        kept |= {bearer, *(i for i in ids if countries[i] & (countries[bearer] | {bearer}))}
-    return kept
+        ids_by_label[comparable(entity.label)].append(identifier)
+    bearers = set()
+    for ids_of_label in ids_by_label.values():
+        bearer = max(ids_of_label, key=lambda entity_id: (fact_counts[entity_id], entity_id))
+        bearers |= {
+            bearer,
+            *(
+                entity_id
+                for entity_id in ids_of_label
+                if countries_of[entity_id] & (countries_of[bearer] | {bearer})
+            ),
+        }
+    return bearers
 
 
-def _pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:
+def _subject_object_pairs(graph: Graph, relation: str) -> set[tuple[str, str]]:
     """(subject, object) of a relation, its inverse, or a composition of two."""
     objects: dict[str, dict[str, list[str]]] = defaultdict(dict)
-    for (subject, name), goals in graph.answers.items():
-        objects[name][subject] = list(goals)
-    first, _, second = relation.partition("/")
-    if not second:
-        return {(s, o) for s, goals in objects[first].items() for o in goals}
-    one, two = ({s: o[0] for s, o in objects[r].items() if len(o) == 1} for r in (first, second))
-    return {(subject, two[middle]) for subject, middle in one.items() if middle in two}
+    for (subject, answered_relation), answers in graph.answers.items():
+        objects[answered_relation][subject] = list(answers)
+    first_relation, _, second_relation = relation.partition("/")
+    if not second_relation:
+        return {
+            (subject, answer)
+            for subject, answers in objects[first_relation].items()
+            for answer in answers
+        }
+    middle_of_subject = _single_objects(objects[first_relation])
+    object_of_middle = _single_objects(objects[second_relation])
+    return {
+        (subject, object_of_middle[middle])
+        for subject, middle in middle_of_subject.items()
+        if middle in object_of_middle
+    }
+
+
+def _single_objects(objects_by_subject: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The object of each subject that has a single one."""
+    return {
+        subject: objects[0] for subject, objects in objects_by_subject.items() if len(objects) == 1
+    }
