@@ -38,11 +38,15 @@ def benchmark_publication(benchmark: Benchmark[Case], params: Mapping[str, Any])
 
 
 def evaluation_part(name: str, evaluation: Evaluation[Case]) -> Part:
-    """Scores before and after each case's own edit."""
+    """Scores before and after the edits that an evaluation makes."""
 
     def table(*, stored_only: bool = False) -> pd.DataFrame:
         return small(evaluation.before_and_after(stored_only=stored_only))
 
     assert evaluation.editor is not None
-    settings = {**evaluation.editor.settings(), **evaluation.benchmark.settings}
+    settings = {
+        **evaluation.editor.settings(),
+        **evaluation.mode.settings,
+        **evaluation.benchmark.settings,
+    }
     return Part(name, settings, table, partial(table, stored_only=True), evaluation.cases.by_id)

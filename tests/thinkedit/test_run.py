@@ -122,7 +122,7 @@ def test_a_run_resumes_and_changes_nothing_without_an_edit(run_of, tiny, mode):
     assert calls > 0
     pd.testing.assert_frame_equal(run.after(editor, mode), after)
     assert editor.calls == calls
-    assert set(run.read(editor, mode, "edits")["failure"]) == {""}
+    assert set(run.evaluation(editor, mode).read("edits")["failure"]) == {""}
 
 
 def asking(edit, kind):
@@ -182,8 +182,9 @@ def test_a_further_order_is_the_sequence_of_the_same_edits_in_that_order(run_of,
     order = run.in_order("sequential 2", edits)
     assert [edit.case_id for edit in order] != [1, 2, 3]
     assert run.in_order("sequential", edits) == list(edits)
-    assert run.of_mode("sequential") == {"sequence": [1, 2, 3]}
-    assert run.of_mode("sequential 2") == {"sequence": [edit.case_id for edit in order]}
+    assert run.mode("sequential").settings == {"sequence": [1, 2, 3]}
+    drawn_order = [edit.case_id for edit in order]
+    assert run.mode("sequential 2").settings == {"sequence": drawn_order}
     drawn = run.after(Growing(tiny("llama")), "sequential 2")
     first = run.after(Growing(tiny("llama")), "sequential")
     given = run_of(edits=order).after(Growing(tiny("llama")), "sequential")
@@ -243,7 +244,7 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
         {"lm": tiny("llama", 1)},
         *({"estimator": estimator} for estimator in ("exact", "texts")),
     )
-    keys = {settings_key(replace(run, **change).settings()) for change in changes}
+    keys = {settings_key(replace(run, **change).evaluation().source) for change in changes}
     assert len(keys) == len(changes)
 
 
@@ -271,7 +272,7 @@ def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny, monkeypa
     editor = RandomEditor(tiny("llama"), spoil=lambda u: given_up(u) if editor.calls == 2 else u)
     run = run_of()
     run.after(editor, "deep")
-    failures = run.read(editor, "deep", "edits").set_index("case_id")["failure"]
+    failures = run.evaluation(editor, "deep").read("edits").set_index("case_id")["failure"]
     assert sum(failures != "") == 1
     assert "requests failed, the first with: non-finite loss" in failures.max()
 
