@@ -22,9 +22,10 @@ from helpers.scoring.naming import fold, log_naming, starts
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import publish
 from helpers.thinkedit.metrics import Known
+from helpers.thinkedit.modes import MODES, SEQUENCES
 from helpers.thinkedit.probes import kinds_of, probes_of, request_of
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
 from helpers.thinkedit.tables import terms_of_runs
 
 
@@ -246,6 +247,33 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
     )
     keys = {settings_key(replace(run, **change).evaluation().source) for change in changes}
     assert len(keys) == len(changes)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_mode_has_results_of_its_own(run_of, tiny, edits, estimator):
+    """By mode and editor; by the seed where it draws; by all edits where rows depend on them all."""
+    editor = RandomEditor(tiny("llama"))
+    run = run_of(estimator=estimator)
+
+    def keys(run, modes=MODES, editor=editor):
+        return [settings_key(run.evaluation(editor, mode).settings) for mode in modes]
+
+    other_editor = RandomEditor(tiny("llama"))
+    other_editor.name = "other"
+    everything = [
+        settings_key(run.evaluation().settings),
+        *keys(run),
+        *keys(run, editor=other_editor),
+    ]
+    assert len(set(everything)) == 1 + 2 * len(MODES)
+    other_seed = dict(zip(MODES, keys(replace(run, seed=1)), strict=True))
+    changed = {mode for mode, key in other_seed.items() if key not in keys(run)}
+    assert {"deep", "placebo"} <= changed <= {"deep", "placebo", *SEQUENCES[1:]}
+    fewer = dict(zip(MODES, keys(replace(run, edits=edits[:2])), strict=True))
+    assert {mode for mode, key in fewer.items() if key not in keys(run)} == set(SEQUENCES)
+    layout = dict(zip(MODES, keys(replace(run, layout="latest")), strict=True))
+    by_set = MODES if estimator == "texts" else ("deep", *SEQUENCES)
+    assert {mode for mode, key in layout.items() if key not in keys(run)} == set(by_set)
 
 
 def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, edits):
