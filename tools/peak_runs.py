@@ -32,7 +32,7 @@ from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
 from helpers.peak.run import PeakRun, edit_request, score_records
 from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
-from helpers.results.evaluation import EDIT_COLUMNS, diagnostics_table
+from helpers.results.evaluation import EDIT_COLUMNS, Mode, diagnostics_table
 
 COMPARED = 3  # records that are scored
 app = typer.Typer(add_completion=False)
@@ -106,13 +106,13 @@ def edits(params: Path, methods: list[str]) -> None:
 
 def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:
     """``EDIT_COLUMNS`` of every record, each edited without scoring; kept in the run's store."""
-    how = {"mode": "edits only", **editor.settings(), "scoring_version": 0}
+    mode: Mode[PeakRecord] = Mode("edits only", settings={"scoring_version": 0})
 
     def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
         updates = editor.edit([edit_request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
-    return run.completed(run.open(how), made).reindex(columns=EDIT_COLUMNS)
+    return run.evaluation(editor, mode).complete(made).reindex(columns=EDIT_COLUMNS)
 
 
 def largest_difference(run: PeakRun, editor: Editor, published: pd.DataFrame) -> float:

@@ -33,6 +33,7 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import caption_of, metric_contrast, scores_of
 from helpers.results.archive import Run, TableKey
+from helpers.results.evaluation import Mode
 from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
@@ -68,8 +69,8 @@ def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
         return {"scores": prompts_of_records.join(distribution_shifts(unedited, edited))}
 
     lm = run.lm
-    settings = {"mode": "locality", "locality": VERSION, **editor.settings()}
-    return run.completed(run.open(settings), make)
+    mode: Mode[PeakRecord] = Mode("locality", settings={"locality": VERSION})
+    return run.evaluation(editor, mode).complete(make)
 
 
 def distribution_shifts(before: Tensor, after: Tensor) -> pd.DataFrame:
@@ -199,4 +200,5 @@ def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         settings = {"locality": VERSION, **editor.settings()}
-        yield Part(str(TableKey(_LOCALITY, name)), settings, make, cases=run.cases.by_id)
+        cases = [record.case_id for record in run.data.records]
+        yield Part(str(TableKey(_LOCALITY, name)), settings, make, cases=cases)

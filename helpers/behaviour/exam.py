@@ -17,10 +17,11 @@ import pandas as pd
 
 from helpers.paths import PACKAGED
 from helpers.peak.metrics import KEYS
-from helpers.peak.publish import editors_of, scored_part, sequence_parts
+from helpers.peak.publish import editors_of, sequence_parts
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun
 from helpers.results.archive import Run, TableKey
+from helpers.results.benchmark import evaluation_part
 from helpers.results.evaluation import Asked
 from helpers.results.publish import Part
 from helpers.results.statistics import Estimate, mean_interval, paired
@@ -76,7 +77,8 @@ def exam_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
     """The exam of the methods in ``ability``: of the run's edits alone, then of its first in sequence."""
     methods = params["ability"]
     for method, editor in editors_of(run, methods, params).items():
-        yield scored_part(str(TableKey(ABILITY, method, ALONE)), examined(run), editor)
+        alone = examined(run).evaluation(editor)
+        yield evaluation_part(str(TableKey(ABILITY, method, ALONE)), alone)
     records = run.data.records[: CHECKPOINTS[-1]]
     checkpoints = [count for count in CHECKPOINTS if count <= len(records)]
     together = examined(replace(run, data=replace(run.data, records=records)), records)

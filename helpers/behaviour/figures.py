@@ -13,9 +13,10 @@ from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of_scor
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
-from helpers.peak.tables import Metrics, caption_of, training_notes
+from helpers.peak.tables import Metrics, caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
+from helpers.results.notes import training_notes
 from helpers.results.statistics import interval
 from helpers.results.style import PALETTE, draw_intervals, with_caption
 

@@ -16,20 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
+from helpers.models import LanguageModel
 from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
-from helpers.peak.run import PeakRun, edit_request, questions, score_records
+from helpers.peak.run import PeakRun, questions, score_records
 from helpers.results.archive import NAMED_BY, TableKey
-from helpers.results.evaluation import diagnostics_table
-from helpers.results.store import Results, flag_unusable
+from helpers.results.evaluation import CaseEdits, Evaluation, Mode, Tables, with_owners
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import fold, mentions, starts, unaccented
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
@@ -104,64 +102,47 @@ class Scorers:
         other = replace(self.sampling, seed=self.sampling.seed + 1)
         return replace(self, sampling=other)
 
+    def evaluation(self, editor: Editor | None = None) -> Evaluation[PeakRecord]:
+        """The records under every scorer, under an editor's edits or of the unedited model."""
+        mode: Mode[PeakRecord] = Mode("scorers")
+        of_records = self.run.evaluation(editor, mode)
+        benchmark = replace(
+            of_records.benchmark,
+            questions=scorer_questions,
+            # The unedited model, which has no mode, is kept apart from PEAK's as well.
+            settings={**self.run.ask_settings, "mode": mode.name, **self.settings},
+            score=self._tables,
+        )
+        return replace(of_records, benchmark=benchmark)
+
     def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
         """Answers' scores as ``PeakRun.scores`` gives them, with ``top_before`` and ``top_after``.
 
         With ``stored_only``, those in the store: nothing is computed.
         """
-        before, after = (self._kept("scores", each, stored_only) for each in (None, editor))
-        if after.empty or before.empty:
-            return after
-        after = after.drop(columns="tokens")
-        suffixes = "_before", "_after"
-        return before.merge(after, on=KEYS, suffixes=suffixes, validate="1:1")
+        return self.evaluation(editor).before_and_after(stored_only=stored_only)
 
     def named(self, editor: Editor | None = None, *, stored_only: bool = False) -> pd.DataFrame:
         """Known answers (``NAMED``) that responses name, a row each, or ``NOTHING``'s."""
-        return self._kept("named", editor, stored_only)
+        return self.evaluation(editor).usable("named", stored_only=stored_only)
 
-    def results(self, editor: Editor | None = None) -> Results:
-        """Where answers under an editor's edits are kept; without an editor, those of the unedited model."""
-        made = editor.settings() if editor else {"editor": "none"}
-        return self.run.open({"mode": "scorers", **self.settings, **made})
-
-    def _kept(self, kind: str, editor: Editor | None, stored_only: bool) -> pd.DataFrame:
-        """A kind of table of the records whose edits were not given up."""
-        results = self.results(editor)
-        if not stored_only:
-            self.run.completed(results, partial(self._made, editor))
-        cases = self.run.cases
-        table = cases.read(results, kind)
-        edits = cases.read(results, "edits")
-        broken = edits.loc[edits["failure"] != "", "case_id"] if len(edits) else ()
-        return table[~table["case_id"].isin(broken)].reset_index(drop=True)
-
-    def _made(self, editor: Editor | None, records: Sequence[PeakRecord]) -> dict[str, Any]:
-        run = self.run
-        requests = [edit_request(record) for record in records]
-        edits = editor.edit(requests) if editor else None
+    def _tables(self, lm: LanguageModel, records: Sequence[PeakRecord], edits: CaseEdits) -> Tables:
         columns = ("tokens", "sum", "top")
-        scores = score_records(run.lm, records, edits, ask=scorer_questions, columns=columns)
+        scores = score_records(lm, records, edits, ask=scorer_questions, columns=columns)
         texts = pd.DataFrame(
-            self._texts(records, edits), columns=["case_id", "form", "sample", "text"]
+            self._texts(lm, records, edits), columns=["case_id", "form", "sample", "text"]
         )
         by_id = {record.case_id: record for record in records}
         rows = []
         for case_id, form, sample, text in texts.itertuples(index=False, name=None):
             for list_name, answer_index in named_answers(text, by_id[case_id]) or [NOTHING]:
                 rows.append((case_id, form, sample, list_name, answer_index))
-        named = pd.DataFrame(rows, columns=NAMED)
-        tables = {"texts": texts, "named": named, "scores": scores}
-        if edits is not None:
-            diagnostics = flag_unusable(diagnostics_table(records, edits), scores, "sum")
-            tables["edits"] = diagnostics
-        return tables
+        return {"texts": texts, "named": pd.DataFrame(rows, columns=NAMED), "scores": scores}
 
     def _texts(
-        self, records: Sequence[PeakRecord], edits: Sequence[Edit] | None
+        self, lm: LanguageModel, records: Sequence[PeakRecord], edits: CaseEdits
     ) -> list[tuple[int, str, int, str]]:
         """Rows case_id, form, sample and text: of every record and form, all in one batch."""
-        lm = self.run.lm
         chat = uses_chat(lm, Sampling())
         forms = FORMS if chat else FORMS[:-1]
         prompts, record_indices, prompt_forms = [], [], []
@@ -171,12 +152,12 @@ class Scorers:
                 prompts.append(chat_prompt(lm, prompt) if form == "chat" else prompt)
                 record_indices.append(index)
                 prompt_forms.append(form)
-        owners = None if edits is None else record_indices
+        all_edits, owner_of_record = with_owners(edits, len(records))
         responses = sample_responses(
             lm,
             prompts,
-            edits,
-            owners,
+            all_edits,
+            [owner_of_record[index] for index in record_indices],
             n=1 + self.samples,
             greedy=True,
             sampling=self.sampling,

@@ -11,14 +11,9 @@ from helpers.behaviour.exam import exam_parts
 from helpers.editing.editor import Editor
 from helpers.editing.editors import Variant
 from helpers.peak.ablations import studies
-from helpers.peak.publish import (
-    editors_of,
-    peak_run,
-    publication_of,
-    scored_part,
-    sequence_parts,
-)
+from helpers.peak.publish import editors_of, peak_run, publication_of, sequence_parts
 from helpers.peak.run import PeakRun
+from helpers.results.benchmark import evaluation_part
 from helpers.results.publish import Part, Publication
 
 CHUNK = 10  # records of a study edited between two writes to the results store
@@ -57,4 +52,4 @@ def variant_parts(
             editor = editors[str(variant)]
             whole = editors[variant.method]
             if not variant.field or editor.settings() != whole.settings():
-                yield scored_part(str(variant), run, editor)
+                yield evaluation_part(str(variant), run.evaluation(editor))

@@ -45,10 +45,10 @@ from helpers.peak.findings import (
     short_name,
 )
 from helpers.peak.metrics import METRICS, metric_interval, probabilities_table
-from helpers.peak.tables import training_notes
 from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
+from helpers.results.notes import training_notes
 from helpers.results.style import (
     AT_RIGHT,
     MARKERS,

@@ -35,13 +35,12 @@ from helpers.peak.tables import (
     PAPER_NAMES,
     caption_of,
     fewer_records,
-    method_notes,
     paper_setting,
     scores_of,
-    training_notes,
 )
 from helpers.results.archive import Run
 from helpers.results.figure import figure
+from helpers.results.notes import method_notes, training_notes
 from helpers.results.statistics import LEVEL, Contrast, Estimate, paired, positive_interval
 from helpers.results.style import (
     MARKERS,

@@ -10,25 +10,26 @@ record, of another relation and about another subject.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.placebo import Topic, foreign_records
-from helpers.peak.metrics import COLUMNS, metric_interval
-from helpers.peak.publish import editors_of, part_of_records, peak_run, publication_of
+from helpers.peak.metrics import metric_interval
+from helpers.peak.publish import editors_of, peak_run, publication_of
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import Metrics, metric_contrast
-from helpers.results.evaluation import diagnostics_table, joined
-from helpers.results.publish import Part, Publication
+from helpers.results.benchmark import evaluation_part
+from helpers.results.evaluation import Mode
+from helpers.results.publish import Publication
 from helpers.results.statistics import holm
-from helpers.results.store import Cases, Results, flag_unusable
 from helpers.results.text import in_points
 
 COMPARED_METRICS = ("LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
@@ -51,53 +52,34 @@ class PeakPlacebo:
             for record, foreign_index in zip(records, foreign_indices, strict=True)
         }
 
-    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
-        """Scores before and under the placebo, for the metrics; if ``stored_only``, the stored ones."""
+    @property
+    def mode(self) -> Mode[PeakRecord]:
+        """How placebos are made: rows are kept by both records' contents."""
 
-        def make(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-            edited_records = [self.edited_instead[record.case_id] for record in records]
-            updates = editor.edit([edit_request(record) for record in edited_records])
-            scores = self.run.score(records, updates)
-            edit_rows = flag_unusable(diagnostics_table(records, updates), scores, "sum")
-            return {"scores": scores, "edits": edit_rows}
-
-        results = self._results(editor)
-        if not stored_only:
-            self.run.check(self.run.data.records)
-            self._cases.completed(results, make)
-        before = self.run.cases.read(self.run.results()) if stored_only else self.run.scored()
-        after = self._cases.read(results)
-        if before.empty or after.empty:
-            return pd.DataFrame(columns=COLUMNS)
-        edit_rows = self._cases.read(results, "edits")
-        failed_cases = edit_rows.loc[edit_rows["failure"] != "", "case_id"]
-        return joined(before, after[~after["case_id"].isin(failed_cases)])
-
-    @cached_property
-    def _cases(self) -> Cases[PeakRecord]:
-        """The records, kept by their content and that of the record that is edited."""
+        def edits(editor: Editor, records: Sequence[PeakRecord]) -> Sequence[Edit]:
+            foreign = [self.edited_instead[record.case_id] for record in records]
+            return editor.edit([edit_request(record) for record in foreign])
 
         def content(record: PeakRecord) -> object:
             return record.to_json(), self.edited_instead[record.case_id].to_json()
 
-        return Cases(self.run.cases.by_id, self.run.cases.chunk, content)
+        return Mode("placebo", edits, content=content)
 
-    def _results(self, editor: Editor) -> Results:
-        return self.run.open({"mode": "placebo", **editor.settings()})
+    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
+        """Scores before and under the placebo, for the metrics; if ``stored_only``, the stored ones."""
+        return self.run.scores(editor, self.mode, stored_only=stored_only)
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Methods of notebook 03's parameter ``placebo``, a table each."""
     run = peak_run(params)
     placebo = PeakPlacebo(run, params["seed"])
-    parts = list(_parts(placebo, editors_of(run, params["placebo"], params)))
+    editors = editors_of(run, params["placebo"], params)
+    parts = [
+        evaluation_part(method_label(method), run.evaluation(editor, placebo.mode))
+        for method, editor in editors.items()
+    ]
     return publication_of(run, params, parts, params["placebo"], {"placebo_seed": params["seed"]})
-
-
-def _parts(placebo: PeakPlacebo, editors: Mapping[str, Editor]) -> Iterator[Part]:
-    give_scores: Callable[..., pd.DataFrame] = placebo.scores
-    for method, editor in editors.items():
-        yield part_of_records(method_label(method), placebo.run, give_scores, editor)
 
 
 def placebo_table(own_metrics: Metrics, placebo_metrics: Metrics) -> pd.DataFrame:

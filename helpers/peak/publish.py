@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import pandas as pd
 
 from helpers import models
 from helpers.editing.build import build_editors
@@ -19,6 +17,7 @@ from helpers.peak.ablations import sequence_key
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, PeakSequence
 from helpers.results.archive import About, TableKey
+from helpers.results.benchmark import evaluation_part
 from helpers.results.evaluation import small
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
@@ -28,7 +27,10 @@ def publication(params: Mapping[str, Any]) -> Publication:
     """Every method of notebook 03 on every record, a table a method."""
     run = peak_run(params)
     editors = editors_of(run, params["methods"], params)
-    parts = [scored_part(method_label(method), run, editor) for method, editor in editors.items()]
+    parts = [
+        evaluation_part(method_label(method), run.evaluation(editor))
+        for method, editor in editors.items()
+    ]
     return publication_of(run, params, parts, params["methods"])
 
 
@@ -73,25 +75,6 @@ def publication_of(
 
     name = run_name(run.lm.name, run.data.name)
     return Publication(name, About(run.settings(more or {}), caption=caption(())), parts, caption)
-
-
-def scored_part(name: str, run: PeakRun, editor: Editor) -> Part:
-    """Scores before and after each record's own edit."""
-    return part_of_records(name, run, run.scores, editor)
-
-
-def part_of_records(
-    name: str, run: PeakRun, give: Callable[..., pd.DataFrame], editor: Editor | None = None
-) -> Part:
-    """A table of a run's records, as ``give`` makes it for an editor."""
-
-    def table(*, stored_only: bool = False) -> pd.DataFrame:
-        return small(give(editor, stored_only=stored_only))
-
-    settings = editor.settings() if editor else {}
-    return Part(
-        name, settings | run.ask_settings, table, partial(table, stored_only=True), run.cases.by_id
-    )
 
 
 def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from helpers import UserError
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
@@ -21,8 +21,17 @@ from helpers.models import LanguageModel
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
 from helpers.records import comparable
-from helpers.results.evaluation import Asked, Benchmark, Evaluation, Make, joined, score_cases
-from helpers.results.store import Cases, Results, ResultsStore, settings_key
+from helpers.results.evaluation import (
+    INDEPENDENT,
+    Asked,
+    Benchmark,
+    Evaluation,
+    Mode,
+    Tables,
+    joined,
+    score_cases,
+)
+from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
@@ -141,56 +150,38 @@ class PeakRun:
             settings=self.ask_settings,
         )
 
-    def evaluation(self, editor: Editor | None = None) -> Evaluation[PeakRecord]:
-        """The records under an editor's independent edits, or of the unedited model."""
+    def evaluation(
+        self, editor: Editor | None = None, mode: Mode[PeakRecord] = INDEPENDENT
+    ) -> Evaluation[PeakRecord]:
+        """The records under an editor's edits, or of the unedited model."""
         return Evaluation(
             self.lm,
             self.benchmark,
             self.store,
             editor,
+            mode,
             chunk=self.chunk,
             progress=self.progress,
         )
-
-    def score(
-        self, records: Sequence[PeakRecord], edits: Edit | Sequence[Edit] | None = None
-    ) -> pd.DataFrame:
-        """``score_records`` of this run's model and questions."""
-        return self.evaluation().score(records, edits)
 
     def scored(self, editor: Editor | None = None) -> pd.DataFrame:
         """Scores of each record under its own, independent edit, or by the unedited model."""
         return self.evaluation(editor).complete()
 
-    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
+    def scores(
+        self,
+        editor: Editor,
+        mode: Mode[PeakRecord] = INDEPENDENT,
+        *,
+        stored_only: bool = False,
+    ) -> pd.DataFrame:
         """Scores before and after, as the metrics take them; if ``stored_only``, those in the store only."""
-        scores = self.evaluation(editor).before_and_after(stored_only=stored_only)
+        scores = self.evaluation(editor, mode).before_and_after(stored_only=stored_only)
         return pd.DataFrame(columns=COLUMNS) if scores.empty else scores
 
     def edits(self, editor: Editor) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit of this run's records that was made here."""
         return self.evaluation(editor).edits()
-
-    def completed(self, results: Results, make: Make[PeakRecord]) -> pd.DataFrame:
-        """The scores of all records; ``make`` gives those that are missing, as tables by kind."""
-        return self.evaluation().completed(results, make)
-
-    def check(self, records: Sequence[PeakRecord]) -> None:
-        """Refuse records that the model cannot be asked about, all before the first is edited."""
-        self.evaluation().check(records)
-
-    @cached_property
-    def cases(self) -> Cases[PeakRecord]:
-        """The records by number, kept by their content."""
-        return self.evaluation().cases
-
-    def results(self, editor: Editor | None = None) -> Results:
-        """Where an editor's results are kept; without one, the unedited model's."""
-        return self.evaluation(editor).results
-
-    def open(self, more: Mapping[str, Any], records: str = "by content") -> Results:
-        """Where rows of records are kept, whichever file they are from; ``more`` as in ``settings``."""
-        return self.evaluation().open(more, records)
 
     def settings(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """What the scores are of: model, data file, scoring and ``more``, such as an editor's."""
@@ -212,62 +203,44 @@ class PeakSequence:
     def scores(self, checkpoints: Sequence[int]) -> pd.DataFrame:
         """Scores of the edited records, before all edits and at the last checkpoint; others are kept."""
         counts = sorted(set(checkpoints))
-        records = self.run.data.records
-        missing = [count for count in counts if not self.results(count).done()]
+        missing = [count for count in counts if self.evaluation(count).missing()]
         if missing:
-            self.run.check(records[: missing[-1]])
-            self._complete(missing, [count for count in counts if count < missing[0]])
-        return joined(self.run.scored(), self.results(counts[-1]).read())
+            self.run.evaluation().check(self.run.data.records[: missing[-1]])
+        for number, count in enumerate(counts):
+            self.evaluation(count).complete(partial(self._made, counts[:number]))
+        return joined(self.run.scored(), self.evaluation(counts[-1]).read())
 
-    def results(self, count: int) -> Results:
-        """Where the scores after ``count`` edits are kept: by the content of all their records."""
+    def evaluation(self, count: int) -> Evaluation[PeakRecord]:
+        """The first ``count`` records under the edit of them all, kept by the content of them all."""
         records = self.run.data.records[:count]
-        content = settings_key({"records": [record.to_json() for record in records]})
         edited = [record.case_id for record in records]
-        settings = {"mode": "sequential", "edited": edited, **self.editor.settings()}
-        return self.run.open(settings, content)
+        mode: Mode[PeakRecord] = Mode("sequential", settings={"edited": edited}, in_sequence=True)
+        first = replace(self.run, data=replace(self.run.data, records=records))
+        return first.evaluation(self.editor, mode)
 
-    def _complete(self, missing: Sequence[int], earlier: Sequence[int]) -> None:
-        """Edit on from the last earlier checkpoint whose update is intact."""
-        start, total = self._last_intact(earlier)
-        records = self.run.data.records[start : missing[-1]]
-        requests = [edit_request(record) for record in records]
-        for count, total_after in enumerate(self._totals(total, requests), start + 1):
-            if count in missing:
-                self._keep(count, total_after)
+    def _made(self, earlier: Sequence[int], records: Sequence[PeakRecord]) -> Tables:
+        """Make and keep the edit of all records; their scores under it."""
+        evaluation = self.evaluation(len(records))
+        total = self._cumulative(earlier, [edit_request(record) for record in records])
+        with kept_whole(evaluation.results.folder / _EDIT) as scratch:
+            total.save(scratch)
+        return evaluation.score(records, total)
 
-    @property
-    def _is_resumable(self) -> bool:
-        """Whether the cumulative edit is all that the editor remembers; PRUNE remembers more."""
-        return type(self.editor).edit_sequentially is Editor.edit_sequentially
+    def _cumulative(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> Edit:
+        """The edit after all requests, made on from the last earlier checkpoint that is intact."""
+        if type(self.editor).edit_sequentially is not Editor.edit_sequentially:
+            # PRUNE remembers more than the cumulative edit.
+            return deque(self.editor.edit_sequentially(requests), maxlen=1)[0]
+        count, total = self._last_intact(earlier)
+        for request in requests[count:]:
+            total = self.editor.edit_on(total, [request])
+        return total
 
     def _last_intact(self, earlier: Sequence[int]) -> tuple[int, Edit]:
-        """The last of the earlier checkpoints from which to edit on, and its edit; else 0 and none."""
-        count = 0
-        total: Edit = WeightEdit({})
-        if not self._is_resumable:
-            return count, total
-        for checkpoint in earlier:
-            stored = load_if_intact(self.results(checkpoint).folder / _EDIT, Edit.load)
+        """The last of the earlier checkpoints whose edit is intact, and that edit; else 0 and none."""
+        for count in reversed(earlier):
+            path = self.evaluation(count).results.folder / _EDIT
+            stored = load_if_intact(path, Edit.load)
             if stored is not None:
-                count, total = checkpoint, stored.to(self.run.lm.device)
-        return count, total
-
-    def _totals(self, total: Edit, requests: Sequence[EditRequest]) -> Iterator[Edit]:
-        """The cumulative edit after each request; ``total`` is what the edits before them made."""
-        if not self._is_resumable:
-            yield from self.editor.edit_sequentially(requests)
-            return
-        for request in requests:
-            total = self.editor.edit_on(total, [request])
-            yield total
-
-    def _keep(self, count: int, total: Edit) -> None:
-        """Store the edit after ``count`` edits, and the scores of their records under it."""
-        results = self.results(count)
-        with kept_whole(results.folder / _EDIT) as scratch:
-            total.save(scratch)
-        scores = self.run.score(self.run.data.records[:count], total)
-        if scores["sum"].isna().any():
-            raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
-        results.add({"scores": scores})
+                return count, stored.to(self.run.lm.device)
+        return 0, WeightEdit({})

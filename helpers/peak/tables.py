@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from helpers import UserError
-from helpers.editing.editors import EDITORS, distinct
+from helpers.editing.editors import distinct
 from helpers.paths import run_name
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
@@ -24,15 +24,13 @@ from helpers.peak.metrics import (
     summarise,
 )
 from helpers.results.archive import Run, archive
-from helpers.results.notes import ShownTable, with_note, with_relations
+from helpers.results.notes import ShownTable, method_notes, with_note, with_relations
 from helpers.results.statistics import LEVEL, Contrast, holm, paired, post_stratified
 from helpers.results.text import caption, in_points, mark, published_table
 
 Metrics = Mapping[str, pd.DataFrame]  # for each method one row of metrics per record
 
 DATASETS = ("peak-cf", "peak-t")
-# Steps of training behind MEND's networks, by their checksum, whose validation loss was still falling.
-UNDERTRAINED = {"a056831b841cf377": 500, "5413b8cc132fef44": 250}
 HARD_METRICS = ("ES", "GS", "LS", "AFF_hard", "ANF_hard")
 MAIN_METRICS = (*HARD_METRICS, "AFF_random", "ANF_random")
 PAPER_METRICS = (*SHARES, *MAIN_METRICS[3:])  # with the paper's two other readings of LS
@@ -65,25 +63,6 @@ def published_runs(names: Iterable[str]) -> list[Run]:
                     " name one of them"
                 )
     return list(runs.values())
-
-
-def method_notes(run: Run) -> list[str]:
-    """What a reader must know of a run's methods next to their numbers: settings, and MEND's training."""
-    notes = []
-    for settings in run.about.settings.values():
-        editor = EDITORS.get(settings.get("editor", ""))
-        if editor and editor.reported:
-            values = settings["hyperparameters"]
-            reported = ", ".join(f"{name} {values[name]:g}" for name in editor.reported)
-            notes.append(f"{editor.label}: {reported}")
-    return [*dict.fromkeys(notes), *training_notes(run)]
-
-
-def training_notes(run: Run) -> list[str]:
-    """Which of a run's networks, MEND's, are undertrained."""
-    networks = [settings.get("network", "") for settings in run.about.settings.values()]
-    steps = [UNDERTRAINED[network] for network in networks if network in UNDERTRAINED]
-    return [f"MEND: undertrained ({count} steps)" for count in dict.fromkeys(steps)]
 
 
 def fewer_records(run: Run) -> list[str]:

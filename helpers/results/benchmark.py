@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -38,11 +38,25 @@ def benchmark_publication(benchmark: Benchmark[Case], params: Mapping[str, Any])
 
 
 def evaluation_part(name: str, evaluation: Evaluation[Case]) -> Part:
-    """Scores before and after each case's own edit."""
+    """Scores before and after the edits that an evaluation makes."""
+    assert evaluation.editor is not None
+    settings = {
+        **evaluation.editor.settings(),
+        **evaluation.mode.settings,
+        **evaluation.benchmark.settings,
+    }
+    return part_of_cases(name, settings, evaluation.before_and_after, evaluation.cases.by_id)
+
+
+def part_of_cases(
+    name: str,
+    settings: Mapping[str, Any],
+    give: Callable[..., pd.DataFrame],
+    cases: Collection[int],
+) -> Part:
+    """What ``give`` makes of these cases, or with ``stored_only`` has of them, as it is published."""
 
     def table(*, stored_only: bool = False) -> pd.DataFrame:
-        return small(evaluation.before_and_after(stored_only=stored_only))
+        return small(give(stored_only=stored_only))
 
-    assert evaluation.editor is not None
-    settings = {**evaluation.editor.settings(), **evaluation.benchmark.settings}
-    return Part(name, settings, table, partial(table, stored_only=True), evaluation.cases.by_id)
+    return Part(name, settings, table, partial(table, stored_only=True), cases)

@@ -1,8 +1,8 @@
 """A benchmark's cases asked of one model before and after edits, with the store that keeps their scores.
 
-A *benchmark* says what its cases are, which edit each of them asks for, and what is asked then. An
-*evaluation* is a benchmark with a model, an editor and a store: which cases are missing, all of them made,
-what is finished read.
+A *benchmark* says what its cases are, which edit each of them asks for, and what is asked then. A *mode* says
+how these edits are made. An *evaluation* is a benchmark with a model, an editor, a mode and a store: which
+cases are missing, all of them checked and made, what is finished read, without edits that were given up.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from helpers import UserError
 from helpers.editing.edit import Edit, Recognition
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
 from helpers.records import Numbered, read_all
-from helpers.results.store import Cases, Results, ResultsStore, flag_unusable
+from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers, tokenised
 
 Case = TypeVar("Case", bound=Numbered)
 Asked = tuple[
     list[Question], pd.DataFrame
 ]  # questions, and a row of keys for each of their answers
-Make = Callable[[Sequence[Case]], Mapping[str, pd.DataFrame]]
+CaseEdits = Edit | Sequence[Edit] | None  # one of all cases, one of each, or the unedited model
+Tables = Mapping[str, pd.DataFrame]  # rows of cases by kind, "scores" among them
+Score = Callable[[LanguageModel, Sequence[Case], CaseEdits], Tables]
 EDIT_COLUMNS = ["case_id", "failure", "steps", "final_nll", "relative_norm", "exploding"]
 _SCORES = ("tokens", "sum")
-_TYPES = {  # of the columns that are published, of those a table has
+_COMPARED = ("sum", "top")  # scores that an edit changes
+_TYPES = {  # of the columns that are published
     "case_id": "int32",
     "form": "category",
     "sample": "int16",
@@ -57,12 +61,17 @@ class Benchmark(Generic[Case]):
         version: raised when what is scored, or how, changes.
         data: the file that the cases are from (``dataset``, ``checksum``). It is the source of what is
             published; in the store a case's content counts instead.
-        path: of that file, for messages.
+        path: of that file, for messages; empty: they name the case alone.
         request: the edit that a case asks for.
-        questions: what a case asks an edited model, with the keys of the answers, ``case_id`` first.
+        questions: what a case asks an edited model, with the keys of the answers, ``case_id`` first. A case
+            of which the model cannot be asked this is refused.
         relation: of a case, None where it is unknown; intervals are by relation.
-        content: all that a case's rows depend on besides the settings, as JSON values.
+        content: all that a case's rows depend on besides the settings, as JSON values; None: on all cases.
         settings: what else all rows depend on.
+        score: tables of cases under edits; by default "scores", of the answers to the ``questions``.
+        finite: the column of scores that an edit must leave numbers; empty: none.
+        items: what the store's settings call the cases.
+        whole: what the store's settings have where rows depend on all cases; by default all contents.
     """
 
     name: str
@@ -73,32 +82,58 @@ class Benchmark(Generic[Case]):
     request: Callable[[Case], EditRequest]
     questions: Callable[[Case], Asked]
     relation: Callable[[Case], str | None]
-    content: Callable[[Case], object]
+    content: Callable[[Case], object] | None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    score: Score[Case] | None = None
+    finite: str = "sum"
+    items: str = "records"
+    whole: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Mode(Generic[Case]):
+    """How the edits under which cases are scored are made.
+
+    Args:
+        name: in the store.
+        edits: one for each case, by an editor; by default that of its own request.
+        settings: what rows depend on in this mode besides.
+        content: of a case, in the place of the benchmark's.
+        of_all: whether each case's rows depend on all cases.
+        in_sequence: each edit is made upon the ones before it, in the order of the cases, and all cases are
+            scored under the last: their rows depend on all cases, and are made together.
+    """
+
+    name: str
+    edits: Callable[[Editor, Sequence[Case]], Sequence[Edit]] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    content: Callable[[Case], object] | None = None
+    of_all: bool = False
+    in_sequence: bool = False
+
+
+INDEPENDENT: Mode[Any] = Mode("independent")
 
 
 @dataclass(frozen=True)
 class Evaluation(Generic[Case]):
-    """A benchmark's scores under each case's own edit by one editor, or of the unedited model.
+    """A benchmark's scores under one editor's edits, or of the unedited model.
 
-    ``mode`` names in the store how the edits are made; ``chunk`` cases are edited together, which is what an
-    interruption can cost.
+    ``chunk`` cases are edited together, which is what an interruption can cost.
     """
 
     lm: LanguageModel
     benchmark: Benchmark[Case]
     store: ResultsStore
     editor: Editor | None = None
-    mode: str = "independent"
+    mode: Mode[Case] = INDEPENDENT
     chunk: int | None = None
     progress: bool = False
 
-    @cached_property
-    def cases(self) -> Cases[Case]:
-        """The cases by number, kept by their content."""
-        by_id = {case.case_id: case for case in self.benchmark.cases}
-        chunk = self.chunk or records_at_once(self.lm.device, 32)
-        return Cases(by_id, chunk, self.benchmark.content)
+    @property
+    def unedited(self) -> Evaluation[Case]:
+        """The same cases asked of the unedited model."""
+        return replace(self, editor=None, mode=INDEPENDENT)
 
     @property
     def source(self) -> dict[str, Any]:
@@ -113,81 +148,144 @@ class Evaluation(Generic[Case]):
         }
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """All that the rows depend on; of the cases, whichever file they are from, where it is all of them.
+
+        Otherwise each case's rows are kept by its own content (``cases``).
+        """
+        benchmark = self.benchmark
+        scoring = {k: v for k, v in self.source.items() if k not in benchmark.data}
+        made_by: dict[str, Any] = {"editor": "none"}
+        if self.editor is not None:
+            made_by = {"mode": self.mode.name, **self.editor.settings(), **self.mode.settings}
+        of_cases: Mapping[str, Any] = {benchmark.items: "by content"}
+        if self._is_of_all:
+            of_cases = self._whole if benchmark.whole is None else benchmark.whole
+        return {**scoring, **made_by, **of_cases}
+
+    @property
     def results(self) -> Results:
         """Where the scores are kept."""
-        if self.editor is None:
-            return self.open({"editor": "none"})
-        return self.open({"mode": self.mode, **self.editor.settings()})
+        return self.store.open(self.settings)
 
-    def open(self, more: Mapping[str, Any], records: str = "by content") -> Results:
-        """Where rows of cases are kept, whichever file they are from; they depend on ``more`` besides."""
-        settings = {k: v for k, v in self.source.items() if k not in self.benchmark.data}
-        return self.store.open({**settings, **more, "records": records})
+    @cached_property
+    def cases(self) -> Cases[Case]:
+        """The cases by number, kept by their content."""
+        by_id = {case.case_id: case for case in self.benchmark.cases}
+        chunk = self.chunk or records_at_once(self.lm.device, 32)
+        content = None if self._is_of_all else self.benchmark.content
+        return Cases(by_id, None if self.mode.in_sequence else chunk, self.mode.content or content)
 
     def missing(self) -> list[int]:
         """The numbers of the cases that are not done."""
         return self.cases.missing(self.results)
 
-    def complete(self) -> pd.DataFrame:
-        """The scores of all cases; those that are missing are made."""
-        return self.completed(self.results, self._made)
+    def complete(self, make: Callable[[Sequence[Case]], Tables] | None = None) -> pd.DataFrame:
+        """The scores of all cases; those that are missing are checked, then made.
+
+        ``make`` gives them as tables by kind; by default they are scored under their edits.
+        """
+        self.check([self.cases.by_id[case_id] for case_id in self.missing()])
+        return self.cases.completed(self.results, make or self._made)
+
+    def check(self, cases: Sequence[Case]) -> None:
+        """Refuse cases that the model cannot be asked about, all before the first is edited."""
+        file = f"{self.benchmark.path}, " if self.benchmark.path else ""
+
+        def check_case(case: Case) -> None:
+            self.benchmark.request(case)
+            tokenised(self.lm, self.benchmark.questions(case)[0])
+
+        read_all(((f"{file}case_id {case.case_id}", case) for case in cases), check_case)
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
-        """What is finished: "scores", or "edits" (``EDIT_COLUMNS``)."""
+        """What is finished: "scores", "edits" (``EDIT_COLUMNS``), or another kind of the benchmark's."""
         return self.cases.read(self.results, kind)
 
     def edits(self) -> pd.DataFrame:
         """Diagnostics (``EDIT_COLUMNS``) of each edit that was made."""
         return self.read("edits").reindex(columns=EDIT_COLUMNS)
 
+    def failed(self) -> set[int]:
+        """The cases whose edits were given up, or leave scores that are no numbers."""
+        edits = self.edits()
+        return set(edits.loc[edits["failure"] != "", "case_id"])
+
+    def usable(self, kind: str = "scores", *, stored_only: bool = False) -> pd.DataFrame:
+        """The rows of all cases but those that ``failed``.
+
+        If ``stored_only``, nothing is computed: the rows are those in the store.
+        """
+        if not stored_only:
+            self.complete()
+        table = self.read(kind)
+        return table[~table["case_id"].isin(self.failed())].reset_index(drop=True)
+
     def before_and_after(self, *, stored_only: bool = False) -> pd.DataFrame:
         """Scores of the unedited model and under each edit that was not given up, a row an answer.
 
         If ``stored_only``, nothing is computed: the scores are those in the store.
         """
-        unedited = replace(self, editor=None)
-        before = unedited.read() if stored_only else unedited.complete()
-        after = self.read() if stored_only else self.complete()
-        if before.empty or after.empty:
-            return pd.DataFrame()
-        edits = self.edits()
-        failed = edits.loc[edits["failure"] != "", "case_id"]
-        return joined(before, after[~after["case_id"].isin(failed)])
+        before = self.unedited.usable(stored_only=stored_only)
+        after = self.usable(stored_only=stored_only)
+        return pd.DataFrame() if before.empty or after.empty else joined(before, after)
 
-    def completed(self, results: Results, make: Make[Case]) -> pd.DataFrame:
-        """The scores of all cases; ``make`` gives those that ``results`` lack, as tables by kind."""
-        self.check([self.cases.by_id[case_id] for case_id in self.cases.missing(results)])
-        return self.cases.completed(results, make)
+    def score(self, cases: Sequence[Case], edits: CaseEdits = None) -> Tables:
+        """The benchmark's tables of these cases, each under its own of the ``edits``, or all under one.
 
-    def check(self, cases: Sequence[Case]) -> None:
-        """Refuse cases that the model cannot be asked about, all before the first is edited."""
+        One edit of all cases must leave scores that are numbers: a UserError.
+        """
+        score = self.benchmark.score or self._answers
+        tables = score(self.lm, cases, edits)
+        finite = self.benchmark.finite
+        if isinstance(edits, Edit) and finite and tables["scores"][finite].isna().any():
+            assert self.editor is not None
+            raise UserError(f"{self.editor.method}: a score is not finite; use a wider dtype")
+        return tables
 
-        def ask(case: Case) -> None:
-            self.benchmark.request(case)
-            tokenised(self.lm, self.benchmark.questions(case)[0])
+    def _answers(self, lm: LanguageModel, cases: Sequence[Case], edits: CaseEdits) -> Tables:
+        ask = self.benchmark.questions
+        return {"scores": score_cases(lm, cases, ask, edits, progress=self.progress)}
 
-        read_all(((f"{self.benchmark.path}, case_id {c.case_id}", c) for c in cases), ask)
+    @property
+    def _is_of_all(self) -> bool:
+        """Whether each case's rows depend on all cases."""
+        return self.benchmark.content is None or self.mode.of_all or self.mode.in_sequence
 
-    def score(
-        self, cases: Sequence[Case], edits: Edit | Sequence[Edit] | None = None
-    ) -> pd.DataFrame:
-        """``score_cases`` by this evaluation's model and questions."""
-        return score_cases(self.lm, cases, self.benchmark.questions, edits, progress=self.progress)
+    @property
+    def _whole(self) -> dict[str, str]:
+        """The contents of all cases, as the store is keyed by them."""
+        assert self.benchmark.content is not None, "a benchmark without content states its whole"
+        contents = [self.benchmark.content(case) for case in self.benchmark.cases]
+        return {self.benchmark.items: settings_key({self.benchmark.items: contents})}
 
-    def _made(self, cases: Sequence[Case]) -> dict[str, pd.DataFrame]:
+    def _made(self, cases: Sequence[Case]) -> Tables:
+        """The tables of these cases under edits that are made now, with diagnostics of these."""
         if self.editor is None:
-            return {"scores": self.score(cases)}
-        edits = self.editor.edit([self.benchmark.request(case) for case in cases])
-        scores = self.score(cases, edits)
-        diagnostics = flag_unusable(diagnostics_table(cases, edits), scores, "sum")
-        return {"scores": scores, "edits": diagnostics}
+            return self.score(cases)
+        edits = self._edits(self.editor, cases)
+        tables = self.score(cases, edits[-1] if self.mode.in_sequence else edits)
+        diagnostics = diagnostics_table(cases, edits)
+        if self.benchmark.finite:
+            diagnostics = flag_unusable(diagnostics, tables["scores"], self.benchmark.finite)
+        return {**tables, "edits": diagnostics}
+
+    def _edits(self, editor: Editor, cases: Sequence[Case]) -> Sequence[Edit]:
+        """One edit for each case; in a sequence it holds all up to the case's own."""
+        if self.mode.edits:
+            return self.mode.edits(editor, cases)
+        requests = [self.benchmark.request(case) for case in cases]
+        if not self.mode.in_sequence:
+            return editor.edit(requests)
+        # Kept on the CPU, one edited model on the device at a time: RECT's are dense.
+        return [edit.to("cpu") for edit in editor.edit_sequentially(requests)]
 
 
 def score_cases(
     lm: LanguageModel,
     cases: Sequence[Case],
     ask: Callable[[Case], Asked],
-    edits: Edit | Sequence[Edit] | None = None,
+    edits: CaseEdits = None,
     *,
     columns: Sequence[str] = _SCORES,
     progress: bool = False,
@@ -198,24 +296,28 @@ def score_cases(
     """
     if not cases:
         return pd.DataFrame(columns=["case_id", *columns])
+    all_edits, owner_of_case = with_owners(edits, len(cases))
     all_questions, keys, owners = [], [], []
     recognitions = []
-    for index, case in enumerate(cases):
+    for case, owner in zip(cases, owner_of_case, strict=True):
         case_questions, case_keys = ask(case)
         all_questions += case_questions
         keys.append(case_keys)
-        edit = edits if edits is None or isinstance(edits, Edit) else edits[index]
+        edit = all_edits[owner] if owner >= 0 else None
         recognitions.append(recognition_table(lm, case_questions, edit))
-        owner = index
-        if edits is None:
-            owner = -1
-        elif isinstance(edits, Edit):
-            owner = 0
         owners += [owner] * len(case_questions)
-    all_edits = [edits] if isinstance(edits, Edit) else edits
     scores = score_answers(lm, all_questions, all_edits, owners, progress=progress)
     table = pd.concat(keys, ignore_index=True).join(scores[list(columns)])
     return table.join(pd.concat(recognitions, ignore_index=True))
+
+
+def with_owners(edits: CaseEdits, count: int) -> tuple[Sequence[Edit], list[int]]:
+    """Edits as scoring takes them, and for each of ``count`` cases the index of its own (-1: none)."""
+    if edits is None:
+        return [], [-1] * count
+    if isinstance(edits, Edit):
+        return [edits], [0] * count
+    return edits, list(range(count))
 
 
 def recognition_table(
@@ -254,13 +356,16 @@ def diagnostics_table(cases: Sequence[Numbered], edits: Sequence[Edit]) -> pd.Da
 
 def joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Scores of the same questions before and after an edit in one table, a row an answer."""
-    keys = [name for name in before if name not in _SCORES]
-    first = before.rename(columns={"sum": "sum_before"})
-    second = after.rename(columns={"sum": "sum_after"}).drop(columns="tokens")
-    return first.merge(second, on=keys, validate="1:1")
+    compared = [name for name in _COMPARED if name in before]
+    keys = [name for name in before if name not in ("tokens", *compared)]
+    first = before.rename(columns={name: f"{name}_before" for name in compared})
+    second = after.rename(columns={name: f"{name}_after" for name in compared})
+    return first.merge(second.drop(columns="tokens"), on=keys, validate="1:1")
 
 
 def small(table: pd.DataFrame) -> pd.DataFrame:
     """A table as it is published: no text but names of lists, log-probabilities in single precision."""
+    if unknown := [name for name in table if name not in _TYPES]:
+        raise ValueError(f"columns {unknown} have no type to be published in: give it in _TYPES")
     types = {name: kind for name, kind in _TYPES.items() if name in table}
     return table[list(types)].astype(types)

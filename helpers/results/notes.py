@@ -1,4 +1,4 @@
-"""The line below a table: the units of its tests, and the smallest difference they can show."""
+"""The line below a table: its tests' units, the smallest difference they can show, its methods' settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from helpers.editing.editors import EDITORS
+from helpers.results.archive import Run
 from helpers.results.statistics import relations_of, too_few
+
+# Steps of training behind MEND's networks, by their checksum, whose validation loss was still falling.
+UNDERTRAINED_NETWORKS = {"a056831b841cf377": 500, "5413b8cc132fef44": 250}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,27 @@ def with_note(table: AnyTable, *notes: str) -> ShownTable:
     """A table with more sentences on the line below it; empty ones are omitted."""
     shown = as_shown(table)
     return replace(shown, note="; ".join(filter(None, [shown.note, *notes])))
+
+
+def method_notes(run: Run) -> list[str]:
+    """What a reader must know of a run's methods next to their numbers: settings, and MEND's training."""
+    notes = []
+    for settings in run.about.settings.values():
+        editor = EDITORS.get(settings.get("editor", ""))
+        if editor and editor.reported:
+            values = settings["hyperparameters"]
+            reported = ", ".join(f"{name} {values[name]:g}" for name in editor.reported)
+            notes.append(f"{editor.label}: {reported}")
+    return [*dict.fromkeys(notes), *training_notes(run)]
+
+
+def training_notes(run: Run) -> list[str]:
+    """Which of a run's networks, MEND's, are undertrained."""
+    networks = [settings.get("network", "") for settings in run.about.settings.values()]
+    steps = [
+        UNDERTRAINED_NETWORKS[network] for network in networks if network in UNDERTRAINED_NETWORKS
+    ]
+    return [f"MEND: undertrained ({count} steps)" for count in dict.fromkeys(steps)]
 
 
 def with_relations(table: AnyTable, samples: Iterable[ArrayLike]) -> ShownTable:

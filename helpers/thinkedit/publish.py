@@ -46,7 +46,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
         )
         editors[method] = with_memo(editor, memo)
     runs = runs_of(params, lm, edits)
-    universe = runs[0].settings()["universe"]
+    universe = runs[0].benchmark.data["universe"]
     layout = params["benchmark"]
     if layout == "2025-06":  # the paper's edits: such a run has the model's name alone
         name = file_name(lm.name)
@@ -107,14 +107,11 @@ def parts_of(
             return run.before().assign(method=method, mode=mode)
         if make:
             run.after(memoised(method), mode)
-        table = run.read(editors[method], mode)
+        table = run.evaluation(editors[method], mode).read()
         given_up: set[int] = set()
         if mode not in SEQUENCES:
             for any_run in runs:
-                edit_rows = any_run.read(editors[method], mode, "edits")
-                if len(edit_rows):
-                    failed = edit_rows["failure"] != ""
-                    given_up |= set(edit_rows.loc[failed, "case_id"])
+                given_up |= any_run.evaluation(editors[method], mode).failed()
         return table[~table["case_id"].isin(given_up)].assign(method=method, mode=mode)
 
     def part(run: ThinkEditRun, method: str, mode: str) -> Part:
@@ -127,7 +124,7 @@ def parts_of(
             settings["first_line"] = run.drawn.stop is not None
         if method in editors:
             settings |= editors[method].settings()
-        settings |= run.of_mode(mode)
+        settings |= run.mode(mode).settings
         if not run.rivals:
             settings["rivals"] = False
         stored = partial(rows, run, method, mode)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,25 @@ from helpers import UserError
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.placebo import Topic, foreign_records
+from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.params import check_one_of
-from helpers.records import read_all
-from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
-from helpers.scoring.answers import Question, tokenised
+from helpers.results.evaluation import (
+    Asked,
+    Benchmark,
+    CaseEdits,
+    Evaluation,
+    Mode,
+    Tables,
+    with_owners,
+)
+from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import EditedGraph
-from helpers.thinkedit.modes import BEFORE, MODES, PLACEBO, SEQUENCES, SEQUENTIAL
+from helpers.thinkedit.modes import MODES, PLACEBO, SEQUENCES, SEQUENTIAL
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
 
@@ -83,122 +91,65 @@ class ThinkEditRun:
         """A copy that draws other random numbers, which shows what two draws of one model differ by."""
         return replace(self, sampling=replace(self.drawn, seed=self.drawn.seed + 1))
 
+    @cached_property
+    def benchmark(self) -> Benchmark[EditedGraph]:
+        """The edits and what is asked of each; texts are judged by the words of the whole set."""
+        source = {
+            "layout": self.layout,
+            "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
+        }
+        return Benchmark(
+            name="thinkedit",
+            version=SCORING_VERSION[self.estimator],
+            data=source,
+            path="",
+            cases=self.edits,
+            request=self.request,
+            questions=self.questions,
+            relation=probes.kind_asked,
+            content=None if self.estimator == "texts" else self.content,
+            settings={"estimator": self.estimator, **self._scoring()},
+            score=self.scored,
+            finite="original_sum" if self.estimator == "exact" else "",
+            items="edits",
+            whole=source,
+        )
+
+    def evaluation(
+        self, editor: Editor | None = None, mode: str = "independent"
+    ) -> Evaluation[EditedGraph]:
+        """The edits by an editor in one of ``MODES``, or of the unedited model."""
+        if editor is None:
+            return Evaluation(self.lm, self.benchmark, self.store, chunk=self.chunk)
+        benchmark = replace(self.benchmark, cases=self.in_order(mode, self.edits))
+        return Evaluation(self.lm, benchmark, self.store, editor, self.mode(mode), chunk=self.chunk)
+
     def before(self) -> pd.DataFrame:
         """Scores of the unedited model."""
-        return self._completed(lambda edits: {"scores": self._scored(edits)})
+        return self.evaluation().complete()
 
     def after(self, editor: Editor, mode: str) -> pd.DataFrame:
         """Scores under the edits; a UserError if they cannot be asked about, or every edit is given up."""
         check_one_of("mode", mode, MODES)
-        table = self._completed(partial(self._edited, editor, mode), editor, mode)
-        reasons = list(self.read(editor, mode, "edits")["failure"])
+        evaluation = self.evaluation(editor, mode)
+        table = evaluation.complete()
+        reasons = list(evaluation.read("edits")["failure"])
         if all(reasons):
             raise UserError(f"{editor.method}: the edit was given up: {reasons[0]}")
         return table
 
-    def read(self, editor: Editor, mode: str, kind: str = "scores") -> pd.DataFrame:
-        """What is finished: "scores", or "edits" (why an edit was given up; empty where it was made)."""
-        cases, results = self._opened(editor, mode)
-        return cases.read(results, kind)
-
-    def _edited(
-        self, editor: Editor, mode: str, edits: Sequence[EditedGraph]
-    ) -> dict[str, pd.DataFrame]:
-        """Make the edits, and score them: alone, or those of a sequence under all of them."""
-        edits = self.in_order(mode, edits)
-        model_edits = self._model_edits(editor, mode, edits)
-        failures = [edit.diagnostics.get("failure", "") for edit in model_edits]
-        edit_rows = pd.DataFrame({"case_id": [edit.case_id for edit in edits], "failure": failures})
-        if mode in SEQUENCES:  # one edited model on the device at a time
-            table = self._scored(edits, model_edits[-1:], [0] * len(edits))
-        else:
-            table = self._scored(edits, model_edits, range(len(edits)))
-        if self.estimator == "exact":
-            if mode in SEQUENCES and table["original_sum"].isna().any():
-                raise UserError(f"{editor.method}: a score is not finite; use a wider dtype")
-            edit_rows = flag_unusable(edit_rows, table, "original_sum")
-        return {"scores": table, "edits": edit_rows}
-
-    def _model_edits(self, editor: Editor, mode: str, edits: Sequence[EditedGraph]) -> list[Edit]:
-        """One update for each edit; in a sequence it holds all edits up to its own."""
-        if mode == "deep":
-            requests_by_edit = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
-            return [_whole(editor.edit_jointly(requests)) for requests in requests_by_edit]
-        if mode == PLACEBO:
-            edits = [self.foreign[edit.case_id] for edit in edits]
-        requests = [probes.request_of(edit, self.kinds) for edit in edits]
-        if mode in SEQUENCES:  # kept on the CPU: RECT's are dense
-            return [edit.to("cpu") for edit in editor.edit_sequentially(requests)]
-        return list(editor.edit(requests))
-
-    def _scored(
-        self,
-        edits: Sequence[EditedGraph],
-        model_edits: Sequence[Edit] | None = None,
-        owners: Sequence[int] | None = None,
-    ) -> pd.DataFrame:
-        """Scores by the estimator, under the model edits that own the graphs (default: none)."""
-        if self.estimator == "texts":
-            return scores.text_scores(
-                self.lm,
-                edits,
-                self.universe,
-                n=self.samples,
-                sampling=self.drawn,
-                model_edits=model_edits,
-                owners=owners,
-            )
-        if self.estimator == "sampled":
-            return scores.sampled_scores(
-                self.lm,
-                edits,
-                self.aliases,
-                n=self.samples,
-                sampling=self.drawn,
-                model_edits=model_edits,
-                owners=owners,
-            )
-        probes_of_edits: list[Probe] = []
-        probe_owners: list[int] = []
-        for edit, owner in zip(edits, owners or [-1] * len(edits), strict=True):
-            for probe in self._probes(edit):
-                probes_of_edits.append(probe if self.rivals else replace(probe, rivals=()))
-                probe_owners.append(owner)
-        return scores.exact_scores(
-            self.lm, probes_of_edits, self.aliases, model_edits, probe_owners
-        )
-
-    def _probes(self, edit: EditedGraph) -> list[Probe]:
-        return probes.probes_of(edit, self.universe, self.kinds)
-
-    def _completed(
-        self, make: Any, editor: Editor | None = None, mode: str = BEFORE
-    ) -> pd.DataFrame:
-        """All edits, those that are missing checked before the first of them is made."""
-        cases, results = self._opened(editor, mode)
-        missing = ((f"case_id {n}", cases.by_id[n]) for n in cases.missing(results))
-
-        def check(edit: EditedGraph) -> None:
-            questions = scores.questions_of(self._probes(edit), self.aliases)
-            tokenised(self.lm, questions)
-
-        read_all(missing, check)
-        return cases.completed(results, make)
-
-    def _opened(self, editor: Editor | None, mode: str) -> tuple[Cases[EditedGraph], Results]:
-        """The edits, and their results; only rows of sequences, deep edits and texts depend on all edits."""
-        of_editor = {"mode": mode, **editor.settings()} if editor else {"editor": "none"}
-        settings = {**self.settings(), **of_editor, **self.of_mode(mode)}
-        of_all = self.estimator == "texts" or mode in (*SEQUENCES, "deep")
-        if not of_all:
-            del settings["layout"], settings["universe"]
-            settings["edits"] = "by content"
-        by_id = {edit.case_id: edit for edit in self.edits}
-        chunk = None if mode in SEQUENCES else self.chunk
-        content = None if of_all else self._content
-        if mode == PLACEBO:
-            content = self._content_under_foreign
-        return Cases(by_id, chunk, content), self.store.open(settings)
+    def mode(self, name: str) -> Mode[EditedGraph]:
+        """How edits are made in one of ``MODES``, and what rows depend on in it alone."""
+        if name == "deep":
+            settings = {"deep": deep.VERSION, "seed": self.seed}
+            return Mode(name, self._deep_edits, settings, of_all=True)
+        if name == PLACEBO:
+            settings = {"seed": self.seed}
+            return Mode(name, self._foreign_edits, settings, self._content_under_foreign)
+        if name in SEQUENCES:
+            sequence = [edit.case_id for edit in self.in_order(name, self.edits)]
+            return Mode(name, settings={"sequence": sequence}, in_sequence=True)
+        return Mode(name)
 
     def in_order(self, mode: str, edits: Sequence[EditedGraph]) -> list[EditedGraph]:
         """The edits as a mode makes them: in the order of the set, or drawn at random for a further order."""
@@ -208,47 +159,76 @@ class ThinkEditRun:
             np.random.default_rng([self.seed, number]).shuffle(order)
         return order
 
-    def of_mode(self, mode: str) -> dict[str, Any]:
-        """What rows depend on in this mode alone."""
-        if mode == "deep":
-            return {"deep": deep.VERSION, "seed": self.seed}
-        if mode in SEQUENCES:
-            return {"sequence": [edit.case_id for edit in self.in_order(mode, self.edits)]}
-        return {"seed": self.seed} if mode == PLACEBO else {}
+    def request(self, edit: EditedGraph) -> EditRequest:
+        """The edit as editors take it."""
+        return probes.request_of(edit, self.kinds)
 
-    def _content(self, edit: EditedGraph) -> Any:
+    def questions(self, edit: EditedGraph) -> Asked:
+        """What is asked about an edit's probes, whatever the estimator."""
+        questions = scores.questions_of(self._probes(edit), self.aliases)
+        answers = sum(len(question.answers) for question in questions)
+        return questions, pd.DataFrame({"case_id": [edit.case_id] * answers})
+
+    def content(self, edit: EditedGraph) -> Any:
         """All that an edit's rows depend on: rivals and neighbours are of the whole set."""
         probe_values = [asdict(probe) for probe in self._probes(edit)]
-        return asdict(edit), str(probes.request_of(edit, self.kinds)), probe_values
+        return asdict(edit), str(self.request(edit)), probe_values
 
-    def _content_under_foreign(self, edit: EditedGraph) -> Any:
-        """An edit's content, and the other edit under which its rows are scored."""
-        foreign = self.foreign[edit.case_id]
-        return self._content(edit), str(probes.request_of(foreign, self.kinds))
+    def scored(self, lm: LanguageModel, edits: Sequence[EditedGraph], under: CaseEdits) -> Tables:
+        """Scores of the edits by the estimator, under what editors made of them."""
+        if self.estimator == "exact":
+            return {"scores": self._exact(lm, edits, under)}
+        if self.estimator == "texts":
+            table = scores.text_scores(
+                lm, edits, self.universe, under, n=self.samples, sampling=self.drawn
+            )
+        else:
+            table = scores.sampled_scores(
+                lm, edits, self.aliases, under, n=self.samples, sampling=self.drawn
+            )
+        return {"scores": table}
 
-    def settings(self) -> dict[str, Any]:
-        """Everything the scores depend on besides the editor and the mode."""
-        scoring: dict[str, Any] = {"scored_by": {"answers": Question.version}}
+    def _exact(
+        self, lm: LanguageModel, edits: Sequence[EditedGraph], under: CaseEdits
+    ) -> pd.DataFrame:
+        model_edits, owners = with_owners(under, len(edits))
+        probes_of_edits: list[Probe] = []
+        probe_owners: list[int] = []
+        for edit, owner in zip(edits, owners, strict=True):
+            for probe in self._probes(edit):
+                probes_of_edits.append(probe if self.rivals else replace(probe, rivals=()))
+                probe_owners.append(owner)
+        return scores.exact_scores(lm, probes_of_edits, self.aliases, model_edits, probe_owners)
+
+    def _probes(self, edit: EditedGraph) -> list[Probe]:
+        return probes.probes_of(edit, self.universe, self.kinds)
+
+    def _scoring(self) -> dict[str, Any]:
+        """What the estimator's scores depend on besides model, edits and editor."""
+        scoring: dict[str, Any] = {}
         if self.estimator != "exact":
-            scoring = {
-                "scored_by": {"responses": Sampling.version},
-                "samples": self.samples,
-                "sampling": asdict(self.drawn),
-            }
+            scoring["scored_by"] = {"responses": Sampling.version}
+            scoring["samples"] = self.samples
+            scoring["sampling"] = asdict(self.drawn)
         if not self.rivals:
             scoring["rivals"] = False
         if self.estimator != "texts":
             aliases = {name: list(others) for name, others in self.aliases.items()}
             scoring["aliases"] = settings_key(aliases)
-        return {
-            "benchmark": "thinkedit",
-            "layout": self.layout,
-            "universe": settings_key({"edits": [asdict(edit) for edit in self.universe]}),
-            **self.lm.identity,
-            "estimator": self.estimator,
-            "scoring_version": SCORING_VERSION[self.estimator],
-            **scoring,
-        }
+        return scoring
+
+    def _deep_edits(self, editor: Editor, edits: Sequence[EditedGraph]) -> list[Edit]:
+        """Of each edit the joint one of its own and the chains' first facts."""
+        requests_by_edit = deep.deep_edits(self.lm, edits, self.kinds, seed=self.seed)
+        return [_whole(editor.edit_jointly(requests)) for requests in requests_by_edit]
+
+    def _foreign_edits(self, editor: Editor, edits: Sequence[EditedGraph]) -> Sequence[Edit]:
+        """Of each edit the one that is its placebo."""
+        return editor.edit([self.request(self.foreign[edit.case_id]) for edit in edits])
+
+    def _content_under_foreign(self, edit: EditedGraph) -> Any:
+        """An edit's content, and the other edit under which its rows are scored."""
+        return self.content(edit), str(self.request(self.foreign[edit.case_id]))
 
 
 def _whole(update: Edit) -> Edit:

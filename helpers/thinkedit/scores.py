@@ -1,8 +1,8 @@
 """Scores of probes: exact log-probabilities, and shares of sampled responses that name the object.
 
-Tables hold numbers and indices, no text. ``model_edits`` are what editors returned, ``owners`` give for each
-probe or graph the index of its own (-1, the default: the unedited model); ``aliases`` are other names that
-count.
+Tables hold numbers and indices, no text. Graphs are scored ``under`` what editors returned. For probes these
+are ``model_edits``, and ``owners`` give for each the index of its own (-1, the default: the unedited
+model). ``aliases`` are other names that count.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pandas as pd
 from helpers.editing.edit import Edit
 from helpers.models import LanguageModel
 from helpers.records import comparable
+from helpers.results.evaluation import CaseEdits, with_owners
 from helpers.scoring.answers import Question, exclusive, score_answers
 from helpers.scoring.naming import Aliases, log_naming, mentions, names_of
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
@@ -98,18 +99,17 @@ def sampled_scores(
     lm: LanguageModel,
     edits: Sequence[EditedGraph],
     aliases: Aliases,
+    under: CaseEdits = None,
     *,
     n: int,
     sampling: Sampling,
-    model_edits: Sequence[Edit] | None = None,
-    owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """How many sampled responses to each fact's question name its object, and how many the new one.
 
     A row is a (case_id, item); of its ``n`` responses (the paper: five) ``hits`` name the fact's object and
     ``new_hits`` the edit's new one.
     """
-    owners_of_edits = [-1] * len(edits) if owners is None else list(owners)
+    model_edits, owners_of_edits = with_owners(under, len(edits))
     # Each edit's questions once, in the order in which they are first asked.
     questions = list(
         dict.fromkeys(
@@ -137,11 +137,10 @@ def text_scores(
     lm: LanguageModel,
     edits: Sequence[EditedGraph],
     universe: Sequence[EditedGraph],
+    under: CaseEdits = None,
     *,
     n: int,
     sampling: Sampling,
-    model_edits: Sequence[Edit] | None = None,
-    owners: Sequence[int] | None = None,
 ) -> pd.DataFrame:
     """Mean ``fluency_averaged`` (bits) and ``consistency`` (cosine) of ``n`` texts about each edit's subject.
 
@@ -149,6 +148,7 @@ def text_scores(
     """
     idf = inverse_document_frequencies(_reference(edit) for edit in universe)
     subjects = [edit.subject for edit in edits]
+    model_edits, owners = with_owners(under, len(edits))
     texts_by_edit = sample_responses(lm, subjects, model_edits, owners, n=n, sampling=sampling)
     rows = []
     for edit, texts in zip(edits, texts_by_edit, strict=True):

@@ -72,9 +72,10 @@ def test_batched_equals_one_by_one_and_is_stored(asked, editor, tmp_path, monkey
 
 
 def test_the_key_has_the_wordings_and_the_sampling(asked, monkeypatch):
-    folders = [each.results().folder for each in (asked, asked.again(), replace(asked, samples=3))]
+    ways = (asked, asked.again(), replace(asked, samples=3))
+    folders = [way.evaluation().results.folder for way in ways]
     monkeypatch.setitem(scorers.WORDINGS, "yes", "{prompt} {0}?")
-    assert len({*folders, asked.results().folder}) == 4
+    assert len({*folders, asked.evaluation().results.folder}) == 4
 
 
 def named(*responses):

@@ -6,8 +6,8 @@ import pandas as pd
 
 from helpers.editing.editors import Variant
 from helpers.peak.ablations import sequence_key, sequences_of, variants_of, with_neighbours
-from helpers.peak.tables import UNDERTRAINED
 from helpers.results.archive import About, Run, archive
+from helpers.results.notes import UNDERTRAINED_NETWORKS
 
 
 def test_the_whole_list_is_last_of_the_neighbours():
@@ -18,7 +18,7 @@ def test_the_whole_list_is_last_of_the_neighbours():
 
 def test_the_packaged_networks_are_those_that_are_noted():
     stored = [archive("scorers").get(f"{name}_peak-cf") for name in ("smollm2-135m", "gemma3-270m")]
-    assert [run.about.settings["mend"]["network"] for run in stored] == [*UNDERTRAINED]
+    assert [run.about.settings["mend"]["network"] for run in stored] == [*UNDERTRAINED_NETWORKS]
 
 
 def test_sequences_and_variants_are_told_apart_by_their_names():

@@ -94,7 +94,7 @@ def test_records_a_model_cannot_be_asked_are_all_named_before_the_first_edit(
     with pytest.raises(UserError) as caught:
         broken.scores(editor)
     assert all(f"case_id {record.case_id}: " in str(caught.value) for record in long)
-    assert not broken.results(editor).done()
+    assert not broken.evaluation(editor).results.done()
 
 
 @pytest.mark.parametrize("how", ["given up", "overflow"])
@@ -155,7 +155,8 @@ def test_sequence_scores_are_those_of_weights_edited_one_after_the_other(longer,
 
 
 def test_a_sequence_that_ends_in_no_numbers_is_refused(longer, editor, monkeypatch):
-    monkeypatch.setattr(PeakRun, "score", lambda *_: pd.DataFrame({"sum": [np.nan]}))
+    no_number = pd.DataFrame({"sum": [np.nan]})
+    monkeypatch.setattr(evaluation, "score_cases", lambda *_, **__: no_number)
     with pytest.raises(UserError, match="rome: a score is not finite; use a wider dtype"):
         PeakSequence(longer, editor).scores([1])
 

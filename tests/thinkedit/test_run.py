@@ -22,9 +22,10 @@ from helpers.scoring.naming import fold, log_naming, starts
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import publish
 from helpers.thinkedit.metrics import Known
+from helpers.thinkedit.modes import MODES, SEQUENCES
 from helpers.thinkedit.probes import kinds_of, probes_of, request_of
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import exact_scores, sampled_scores, text_scores
+from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
 from helpers.thinkedit.tables import terms_of_runs
 
 
@@ -122,7 +123,7 @@ def test_a_run_resumes_and_changes_nothing_without_an_edit(run_of, tiny, mode):
     assert calls > 0
     pd.testing.assert_frame_equal(run.after(editor, mode), after)
     assert editor.calls == calls
-    assert set(run.read(editor, mode, "edits")["failure"]) == {""}
+    assert set(run.evaluation(editor, mode).read("edits")["failure"]) == {""}
 
 
 def asking(edit, kind):
@@ -182,8 +183,9 @@ def test_a_further_order_is_the_sequence_of_the_same_edits_in_that_order(run_of,
     order = run.in_order("sequential 2", edits)
     assert [edit.case_id for edit in order] != [1, 2, 3]
     assert run.in_order("sequential", edits) == list(edits)
-    assert run.of_mode("sequential") == {"sequence": [1, 2, 3]}
-    assert run.of_mode("sequential 2") == {"sequence": [edit.case_id for edit in order]}
+    assert run.mode("sequential").settings == {"sequence": [1, 2, 3]}
+    drawn_order = [edit.case_id for edit in order]
+    assert run.mode("sequential 2").settings == {"sequence": drawn_order}
     drawn = run.after(Growing(tiny("llama")), "sequential 2")
     first = run.after(Growing(tiny("llama")), "sequential")
     given = run_of(edits=order).after(Growing(tiny("llama")), "sequential")
@@ -243,8 +245,35 @@ def test_other_ways_to_ask_have_other_results(run_of, tiny, edits):
         {"lm": tiny("llama", 1)},
         *({"estimator": estimator} for estimator in ("exact", "texts")),
     )
-    keys = {settings_key(replace(run, **change).settings()) for change in changes}
+    keys = {settings_key(replace(run, **change).evaluation().source) for change in changes}
     assert len(keys) == len(changes)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_mode_has_results_of_its_own(run_of, tiny, edits, estimator):
+    """By mode and editor; by the seed where it draws; by all edits where rows depend on them all."""
+    editor = RandomEditor(tiny("llama"))
+    run = run_of(estimator=estimator)
+
+    def keys(run, modes=MODES, editor=editor):
+        return [settings_key(run.evaluation(editor, mode).settings) for mode in modes]
+
+    other_editor = RandomEditor(tiny("llama"))
+    other_editor.name = "other"
+    everything = [
+        settings_key(run.evaluation().settings),
+        *keys(run),
+        *keys(run, editor=other_editor),
+    ]
+    assert len(set(everything)) == 1 + 2 * len(MODES)
+    other_seed = dict(zip(MODES, keys(replace(run, seed=1)), strict=True))
+    changed = {mode for mode, key in other_seed.items() if key not in keys(run)}
+    assert {"deep", "placebo"} <= changed <= {"deep", "placebo", *SEQUENCES[1:]}
+    fewer = dict(zip(MODES, keys(replace(run, edits=edits[:2])), strict=True))
+    assert {mode for mode, key in fewer.items() if key not in keys(run)} == set(SEQUENCES)
+    layout = dict(zip(MODES, keys(replace(run, layout="latest")), strict=True))
+    by_set = MODES if estimator == "texts" else ("deep", *SEQUENCES)
+    assert {mode for mode, key in layout.items() if key not in keys(run)} == set(by_set)
 
 
 def test_unknown_names_and_edits_that_cannot_be_asked_are_refused(run_of, tiny, edits):
@@ -271,7 +300,7 @@ def test_a_deep_edit_without_all_its_requests_is_given_up(run_of, tiny, monkeypa
     editor = RandomEditor(tiny("llama"), spoil=lambda u: given_up(u) if editor.calls == 2 else u)
     run = run_of()
     run.after(editor, "deep")
-    failures = run.read(editor, "deep", "edits").set_index("case_id")["failure"]
+    failures = run.evaluation(editor, "deep").read("edits").set_index("case_id")["failure"]
     assert sum(failures != "") == 1
     assert "requests failed, the first with: non-finite loss" in failures.max()
 
