@@ -75,7 +75,7 @@ def gate_table(run: Run) -> ShownTable:
         rows[method] = row
     shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
     note = (
-        "Prompts after which the edit acts, in percent of a record's. AUC: a paraphrase is nearer to the edit"
+        "prompts after which the edit acts, in percent of a record's. AUC: a paraphrase is nearer to the edit"
         " than a locality prompt; at 5 %: paraphrases that pass where 5 % of the locality prompts do"
     )
     return with_note(with_relations(shown, samples), note)
