@@ -35,7 +35,7 @@ from helpers.results.statistics import (
     interval,
     mean_interval,
     paired,
-    relations_of,
+    relation_count_of,
     share_interval,
     standard_error,
     too_few,
@@ -437,29 +437,31 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     """
     complete_pairs = pd.concat([first, second], axis=1).dropna()
     record_count = len(complete_pairs)
-    relations = relations_of(complete_pairs.iloc[:, 0])
+    relation_count = relation_count_of(complete_pairs.iloc[:, 0])
     if record_count < 10 or (complete_pairs.nunique() == 1).any():
-        return Contrast(Estimate(np.nan, np.nan, np.nan, record_count), np.nan, relations=relations)
+        return Contrast(
+            Estimate(np.nan, np.nan, np.nan, record_count), np.nan, relation_count=relation_count
+        )
     ranks = complete_pairs.rank()
     standardised_ranks = (ranks - ranks.mean()) / ranks.std(ddof=0)
-    first_scores = standardised_ranks.iloc[:, 0]
-    second_scores = standardised_ranks.iloc[:, 1]
-    rho = float((first_scores * second_scores).mean())
+    first_ranks = standardised_ranks.iloc[:, 0]
+    second_ranks = standardised_ranks.iloc[:, 1]
+    rho = float((first_ranks * second_ranks).mean())
     fisher_rho = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
-    products = first_scores * second_scores
-    contributions = units_of(products - rho * (first_scores**2 + second_scores**2) / 2)
-    error_of_rho = ((1 + rho**2 / 2) / (record_count - 3)) ** 0.5
-    freedom = np.inf
+    products = first_ranks * second_ranks
+    contributions = units_of(products - rho * (first_ranks**2 + second_ranks**2) / 2)
+    error_of_fisher_rho = ((1 + rho**2 / 2) / (record_count - 3)) ** 0.5
+    degrees_of_freedom = np.inf
     if contributions.by_relation:
-        robust_error, freedom = standard_error(contributions)
-        error_of_rho = max(error_of_rho, robust_error / max(1e-9, 1 - rho**2))
-    half_width = stats.t.isf(LEVEL / 2, freedom) * error_of_rho
+        robust_error, degrees_of_freedom = standard_error(contributions)
+        error_of_fisher_rho = max(error_of_fisher_rho, robust_error / max(1e-9, 1 - rho**2))
+    half_width = stats.t.isf(LEVEL / 2, degrees_of_freedom) * error_of_fisher_rho
     low = float(np.tanh(fisher_rho - half_width))
     high = float(np.tanh(fisher_rho + half_width))
-    p_value = 2 * float(stats.t.sf(abs(fisher_rho) / error_of_rho, freedom))
-    if too_few(relations):
+    p_value = 2 * float(stats.t.sf(abs(fisher_rho) / error_of_fisher_rho, degrees_of_freedom))
+    if too_few(relation_count):
         p_value = float("nan")
-    return Contrast(Estimate(rho, low, high, record_count), p_value, relations=relations)
+    return Contrast(Estimate(rho, low, high, record_count), p_value, relation_count=relation_count)
 
 
 def detectable_correlation(contrast: Contrast) -> float:

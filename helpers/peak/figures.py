@@ -152,7 +152,7 @@ def _still_ahead_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -
         for table in probabilities_by_method.values()
     ]
     if any(contrast.too_few_relations for contrast in contrasts):
-        return f"No test by relation: the records are of {contrasts[0].relations} relations"
+        return f"No test by relation: the records are of {contrasts[0].relation_count} relations"
     ahead_count = sum(is_positive(contrast) for contrast in contrasts)
     after_words = f"After {ahead_count} of {len(probabilities_by_method)} methods"
     return f"{after_words} the correct answers are still more probable than the hard false ones"
