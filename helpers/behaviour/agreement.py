@@ -19,7 +19,7 @@ from scipy import stats
 
 from helpers.behaviour.scorers import UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
-from helpers.peak.findings import FACTORS
+from helpers.peak.findings import HARD_FACTORS
 from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
@@ -100,7 +100,7 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     in which o*'s letter is the most probable. Responses: share that names o*. yes, negated: whether the
     edit's truth is more probable than its denial.
     """
-    metrics = metrics_table(scores)[["ES", "GS", *FACTORS]]
+    metrics = metrics_table(scores)[["ES", "GS", *HARD_FACTORS]]
     target_scores = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
     target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
     token_shares = target_scores.groupby(["case_id", "role"])["share"].mean()
@@ -166,7 +166,9 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     named_by_state = {
         state: stored_tables[named_table(state)].astype({"form": str}) for state in states
     }
-    named_again = stored_tables[named_table(UNEDITED, again=True)].astype({"form": str})
+    named_in_second_draw = stored_tables[named_table(UNEDITED, second_draw=True)].astype(
+        {"form": str}
+    )
     relation_of_case = {
         int(case_id): relation for case_id, relation in run.about.caption["relations"].items()
     }
@@ -177,7 +179,7 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     )
     measures_by_state = {}
     for state in states:
-        lists_of_state = lists_in_text(named_again, named_by_state[state])
+        lists_of_state = lists_in_text(named_in_second_draw, named_by_state[state])
         successes_of_state = successes(scores_by_state[state], named_by_state[state])
         measures_of_state = successes_of_state.join(lists_of_state)
         case_ids = measures_of_state.index

@@ -257,7 +257,7 @@ def what_is_left(
     runs: Sequence[Run], *, mode: str = "independent", rule: Known = DEFAULT
 ) -> Figure:
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
-    measures = (tables.DEEP, *tables.KINDS)
+    measures = (tables.DEEP, *tables.FACT_KINDS)
     table = tables.measure_table(_terms_without_app(runs, rule), measures, mode=mode)
     titles = {
         "deep edits: share\nthat leave no chain": metrics.DEEP,
