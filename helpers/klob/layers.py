@@ -19,7 +19,7 @@ import pandas as pd
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.edit import Edit
-from helpers.editing.moments import second_moment
+from helpers.editing.moments import second_moments
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
@@ -132,7 +132,7 @@ def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:
     The editors of single layers then read theirs; each would make its own pass, and all matrices do
     not fit into memory together with what is solved with them.
     """
-    second_moment(lm, range(lm.layout.blocks), corpus_named(corpus, seed=seed))
+    second_moments(lm, range(lm.layout.blocks), corpus_named(corpus, seed=seed))
 
 
 def score_edits(

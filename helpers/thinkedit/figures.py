@@ -117,8 +117,8 @@ def _by_graph(
         run_mode = mode or _drawn_mode(run)
         measures_of_methods = make_table(_terms_without_app([run], rule), mode=run_mode)
         kind = _kind_of_graph(run, run_mode)
-        counts = words_of_counts(measures_of_methods)
-        panels.append(GraphPanel(kind, model_of(run), counts, measures_of_methods))
+        counts_words = words_of_counts(measures_of_methods)
+        panels.append(GraphPanel(kind, model_of(run), counts_words, measures_of_methods))
     for model, measures_of_methods in paper_table.groupby("model"):
         panels.append(GraphPanel("the paper, pooled", str(model), "", measures_of_methods))
     return panels

@@ -49,7 +49,7 @@ def test_targets_are_plausible_and_drawn_by_the_seed(tiny, edits):
 
     def drawn(seed):
         ((request,),) = deep_edits(model, edits[:1], kinds, seed=seed)
-        return request.questions[-1][1]
+        return request.prompts_with_targets[-1][1]
 
     targets = [drawn(seed) for seed in range(20)]
     assert set(targets) <= plausible
