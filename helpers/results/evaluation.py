@@ -70,8 +70,8 @@ class Benchmark(Generic[Case]):
         settings: what else all rows depend on.
         score: tables of cases under edits; by default "scores", of the answers to the ``questions``.
         finite: the column of scores that an edit must leave numbers; empty: none.
-        items: what the cases are called in the store's settings, where this is the key of "by content", or of a
-            digest of all contents where each case's rows depend on all cases.
+        items: what the cases are called in the store's settings, where this is the key of "by content", or of
+            a digest of all contents where each case's rows depend on all cases.
         whole: settings that take the place of that digest, where the cases are named by something else.
     """
 
