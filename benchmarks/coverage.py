@@ -202,7 +202,7 @@ def coverage_of_changes(*, by_relation: bool) -> Rows:
             for name, ends in zip(names, intervals, strict=True):
                 seen[name].append(covered(ends, source.mean))
             signs = rng.choice((-1.0, 1.0), size=count)
-            null = Units(sample.sums * signs, sample.sizes, sample.relations)
+            null = Units(sample.sums * signs, sample.sizes, sample.relation_count)
             for name, (low, high) in (("bootstrap", bootstrapped(null, rng)), ("t", student(null))):
                 rejected[name].append(low > 0 or high < 0)
             rejected["flips"].append(contrast(null, kinds[metric]).p_value < 0.05)

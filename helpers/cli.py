@@ -120,7 +120,7 @@ def publish_tables(
     """Edit what is missing and store the score tables that published figures are drawn from."""
     from helpers.publish import publish
 
-    echo(str(publish(params, name=name, stored_only=finished)))
+    echo(str(publish(params, name=name, from_store_only=finished)))
 
 
 @app.command()

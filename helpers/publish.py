@@ -29,13 +29,15 @@ OF_A_PARAMETER = {
 }
 
 
-def publish(file: Path, *, name: str = "", stored_only: bool = False, data: Path = DATA) -> Path:
+def publish(
+    file: Path, *, name: str = "", from_store_only: bool = False, data: Path = DATA
+) -> Path:
     """Compute what is missing of a params file's run, write its tables, and return their folder.
 
     Args:
         file: of a notebook that ``PUBLISHED`` lists.
         name: labels the run besides its model and data; a run on data of one's own needs one.
-        stored_only: write what is computed already, and make no edit.
+        from_store_only: write what is computed already, and make no edit.
         data: the folder of all archives.
     """
     params = read_params(file)
@@ -55,7 +57,7 @@ def publish(file: Path, *, name: str = "", stored_only: bool = False, data: Path
             raise UserError(f"{file}: for data of your own, name the run with --name")
         publication = import_module(f"helpers.{module}").publication(params)
         archive = Archive(data / archive_name, label=name)
-        run_folder = publish_parts(publication, archive, stored_only=stored_only)
+        run_folder = publish_parts(publication, archive, from_store_only=from_store_only)
     if data == DATA:
         write_list()
     return run_folder

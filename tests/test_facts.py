@@ -420,7 +420,7 @@ def test_hyperparameters_come_from_anywhere(tiny, tmp_path):
 def test_the_generic_preset_follows_depth_and_width_and_says_that_it_is_untuned():
     assert "untuned" in preset_words("any", "generic", ["rome"])
     small, large = (
-        read_hyperparameters("memit", "any", "generic", size=size)
+        read_hyperparameters("memit", "any", "generic", model_size=size)
         for size in ((30, 576), (40, 5120))
     )
     assert (small.layers, large.layers) == ((4, 5, 6, 7, 8), (5, 6, 7, 8, 9))

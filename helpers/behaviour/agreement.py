@@ -19,7 +19,7 @@ from scipy import stats
 
 from helpers.behaviour.scorers import UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
-from helpers.peak.findings import FACTORS
+from helpers.peak.findings import HARD_FACTORS
 from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
 from helpers.results.archive import Run
@@ -35,7 +35,7 @@ from helpers.results.statistics import (
     interval,
     mean_interval,
     paired,
-    relations_of,
+    relation_count_of,
     share_interval,
     standard_error,
     too_few,
@@ -100,7 +100,7 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     in which o*'s letter is the most probable. Responses: share that names o*. yes, negated: whether the
     edit's truth is more probable than its denial.
     """
-    metrics = metrics_table(scores)[["ES", "GS", *FACTORS]]
+    metrics = metrics_table(scores)[["ES", "GS", *HARD_FACTORS]]
     target_scores = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
     target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
     token_shares = target_scores.groupby(["case_id", "role"])["share"].mean()
@@ -166,7 +166,9 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     named_by_state = {
         state: stored_tables[named_table(state)].astype({"form": str}) for state in states
     }
-    named_again = stored_tables[named_table(UNEDITED, again=True)].astype({"form": str})
+    named_in_second_draw = stored_tables[named_table(UNEDITED, second_draw=True)].astype(
+        {"form": str}
+    )
     relation_of_case = {
         int(case_id): relation for case_id, relation in run.about.caption["relations"].items()
     }
@@ -177,7 +179,7 @@ def by_state(run: Run) -> dict[str, pd.DataFrame]:
     )
     measures_by_state = {}
     for state in states:
-        lists_of_state = lists_in_text(named_again, named_by_state[state])
+        lists_of_state = lists_in_text(named_in_second_draw, named_by_state[state])
         successes_of_state = successes(scores_by_state[state], named_by_state[state])
         measures_of_state = successes_of_state.join(lists_of_state)
         case_ids = measures_of_state.index
@@ -437,29 +439,31 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> Contrast:
     """
     complete_pairs = pd.concat([first, second], axis=1).dropna()
     record_count = len(complete_pairs)
-    relations = relations_of(complete_pairs.iloc[:, 0])
+    relation_count = relation_count_of(complete_pairs.iloc[:, 0])
     if record_count < 10 or (complete_pairs.nunique() == 1).any():
-        return Contrast(Estimate(np.nan, np.nan, np.nan, record_count), np.nan, relations=relations)
+        return Contrast(
+            Estimate(np.nan, np.nan, np.nan, record_count), np.nan, relation_count=relation_count
+        )
     ranks = complete_pairs.rank()
     standardised_ranks = (ranks - ranks.mean()) / ranks.std(ddof=0)
-    first_scores = standardised_ranks.iloc[:, 0]
-    second_scores = standardised_ranks.iloc[:, 1]
-    rho = float((first_scores * second_scores).mean())
+    first_ranks = standardised_ranks.iloc[:, 0]
+    second_ranks = standardised_ranks.iloc[:, 1]
+    rho = float((first_ranks * second_ranks).mean())
     fisher_rho = float(np.arctanh(np.clip(rho, -1 + 1e-9, 1 - 1e-9)))
-    products = first_scores * second_scores
-    contributions = units_of(products - rho * (first_scores**2 + second_scores**2) / 2)
-    error_of_rho = ((1 + rho**2 / 2) / (record_count - 3)) ** 0.5
-    freedom = np.inf
+    products = first_ranks * second_ranks
+    contributions = units_of(products - rho * (first_ranks**2 + second_ranks**2) / 2)
+    error_of_fisher_rho = ((1 + rho**2 / 2) / (record_count - 3)) ** 0.5
+    degrees_of_freedom = np.inf
     if contributions.by_relation:
-        robust_error, freedom = standard_error(contributions)
-        error_of_rho = max(error_of_rho, robust_error / max(1e-9, 1 - rho**2))
-    half_width = stats.t.isf(LEVEL / 2, freedom) * error_of_rho
+        robust_error, degrees_of_freedom = standard_error(contributions)
+        error_of_fisher_rho = max(error_of_fisher_rho, robust_error / max(1e-9, 1 - rho**2))
+    half_width = stats.t.isf(LEVEL / 2, degrees_of_freedom) * error_of_fisher_rho
     low = float(np.tanh(fisher_rho - half_width))
     high = float(np.tanh(fisher_rho + half_width))
-    p_value = 2 * float(stats.t.sf(abs(fisher_rho) / error_of_rho, freedom))
-    if too_few(relations):
+    p_value = 2 * float(stats.t.sf(abs(fisher_rho) / error_of_fisher_rho, degrees_of_freedom))
+    if too_few(relation_count):
         p_value = float("nan")
-    return Contrast(Estimate(rho, low, high, record_count), p_value, relations=relations)
+    return Contrast(Estimate(rho, low, high, record_count), p_value, relation_count=relation_count)
 
 
 def detectable_correlation(contrast: Contrast) -> float:

@@ -31,7 +31,7 @@ from helpers.scoring.naming import mentions
 
 VERSION = 1  # raise it when what a record is asked changes
 FOLDER = PACKAGED / "ability"
-TEXTS = ("austen", "carroll")
+EXAM_TEXTS = ("austen", "carroll")
 PARTS = {"austen": 1, "carroll": 1, "facts": 5}
 CHECKPOINTS = (10, 40)  # edits in sequence
 ABILITY = "ability"  # the kind of the exam's stored tables, and their modes
@@ -99,7 +99,7 @@ def ability_table(run: Run) -> pd.DataFrame:
         if key.kind == ABILITY:
             means = mean_scores(run, key)
             row: dict[str, str] = {}
-            for text in TEXTS:
+            for text in EXAM_TEXTS:
                 row |= perplexity_cells(text, pd.DataFrame(means.xs(text, level="role")))
             row |= right_answer_cells(pd.DataFrame(means.xs("facts", level="role")))
             state = str(replace(key, kind=""))  # such as "rome, in sequence: 10"

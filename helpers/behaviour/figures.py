@@ -34,7 +34,9 @@ def scorer_panels(run: Run) -> Figure:
         _draw_scorers(panels_of_kind, titles, tables_by_state)
     panels[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
     panels[0, 0].set_yticks(heights, [*tables_by_state])
-    except_words = " except KN" if "KN" in tables_by_state else ""
+    states_in_title = _states_in_title(tables_by_state)
+    left_out = [state for state in tables_by_state if state not in (UNEDITED, *states_in_title)]
+    except_words = f" except {' and '.join(left_out)}" if left_out else ""
     means = f"means over methods{except_words}"
     note = f"percent, 95 % intervals over records; title, in colour: {means}"
     caption = "\n".join([caption_of(run), *training_notes(run), note])
@@ -45,15 +47,22 @@ def _draw_scorers(
     panels: Sequence[Axes], titles: Mapping[str, str], tables_by_state: Metrics
 ) -> None:
     """A panel for each scorer that has results, and in it a row for each state."""
-    heights = np.arange(len(tables_by_state))[::-1]
+    heights = range(len(tables_by_state) - 1, -1, -1)
     scorers = [name for name in titles if any(name in table for table in tables_by_state.values())]
     for axes, scorer in zip(panels, scorers, strict=False):
-        tables_of_states = [table for table in tables_by_state.values() if scorer in table]
+        # The first state is the uppermost; one without this scorer leaves its row empty.
+        tables_by_height = {
+            height: table
+            for height, table in zip(heights, tables_by_state.values(), strict=True)
+            if scorer in table
+        }
         estimates = rows_of_estimates(
-            interval(table[scorer], kind_of_scorer(scorer)) for table in tables_of_states
+            interval(table[scorer], kind_of_scorer(scorer)) for table in tables_by_height.values()
         )
         colour = PALETTE[0] if scorer in _IN_TITLE else PALETTE[7]
-        draw_intervals(axes, heights, estimates, fmt="o", color=colour, clip_on=False, **ACROSS)
+        draw_intervals(
+            axes, [*tables_by_height], estimates, fmt="o", color=colour, clip_on=False, **ACROSS
+        )
         axes.set_title(titles[scorer], fontsize=7)
         axes.tick_params(labelbottom=True)
         axes.grid(axis="y", visible=False)
@@ -61,18 +70,21 @@ def _draw_scorers(
         axes.axis("off")
 
 
+def _states_in_title(tables_by_state: Metrics) -> list[str]:
+    """The edited states without KN, which edits almost nothing, and without PRUNE, whose edits made alone are
+    MEMIT's (``distinct``).
+    """
+    return [state for state in distinct(tables_by_state) if state not in (UNEDITED, "KN")]
+
+
 def _success_in_words(tables_by_state: Metrics) -> str:
-    """Mean success by the scorers ``_IN_TITLE`` over the edited states but KN, which edits almost nothing."""
-    tables_of_edited = [
-        tables_by_state[state]
-        for state in distinct(tables_by_state)
-        if state not in (UNEDITED, "KN")
-    ]
+    """Mean success by the scorers ``_IN_TITLE`` over ``_states_in_title``."""
+    tables_of_edited = [tables_by_state[state] for state in _states_in_title(tables_by_state)]
     mean_successes = [
         100 * np.mean([table[scorer].mean() for table in tables_of_edited]) for scorer in _IN_TITLE
     ]
     probability_words, token_words, text_words = (f"{mean:.0f} %" for mean in mean_successes)
-    other_scorers = (
+    words_of_others = (
         f"{text_words} in free text (greedy); {token_words} of the answer's tokens match"
     )
-    return f"{probability_words} of the edits succeed by probability, {other_scorers}"
+    return f"{probability_words} of the edits succeed by probability, {words_of_others}"

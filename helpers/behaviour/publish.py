@@ -17,16 +17,16 @@ def publication(params: Mapping[str, Any]) -> Publication:
     """Methods under every scorer, and the known answers that each state's responses name."""
     run = peak_run(params)
     scorers = Scorers(run, params["samples"], replace(SAMPLED, seed=params["seed"]))
-    cases = [record.case_id for record in run.data.records]
-    again = scorers.again()
+    case_ids = [record.case_id for record in run.data.records]
+    second_draw = scorers.second_draw()
     parts = [
-        part_of_cases(named_table(UNEDITED), {}, scorers.named, cases),
-        part_of_cases(named_table(UNEDITED, again=True), {}, again.named, cases),
+        part_of_cases(named_table(UNEDITED), {}, scorers.named, case_ids),
+        part_of_cases(named_table(UNEDITED, second_draw=True), {}, second_draw.named, case_ids),
     ]
     for method, editor in editors_of(run, params["scorers"], params).items():
         settings = editor.settings()
-        scores = partial(scorers.scores, editor)
-        parts.append(part_of_cases(method, settings, scores, cases))
-        named = partial(scorers.named, editor)
-        parts.append(part_of_cases(named_table(method), settings, named, cases))
+        read_scores = partial(scorers.scores, editor)
+        parts.append(part_of_cases(method, settings, read_scores, case_ids))
+        read_named = partial(scorers.named, editor)
+        parts.append(part_of_cases(named_table(method), settings, read_named, case_ids))
     return publication_of(run, params, parts, params["scorers"], scorers.settings)

@@ -36,7 +36,7 @@ VERSION = 3  # raise it when what counts as naming an answer changes
 UNEDITED = "unedited"
 NAMED = ["case_id", "form", "sample", "list", "answer_index"]
 NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
-FORMS = ("free", "asked", "chat")  # of responses
+RESPONSE_FORMS = ("free", "asked", "chat")
 CHOICE = ("target", "correct", "hard")
 WORDINGS = {
     "free": "{prompt}",
@@ -49,11 +49,15 @@ WORDINGS = {
 # A period after one letter (U.S.) or one of these is no sentence's end.
 SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
 SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
+AnswerKey = tuple[int, str, int, str, int]  # the values of ``KEYS`` for one answer
 
 
-def named_table(state: str, *, again: bool = False) -> str:
-    """Name of the stored table of the known answers that a state's responses name, or ``again`` do."""
-    return str(TableKey(NAMED_BY, state, "again" if again else ""))
+def named_table(state: str, *, second_draw: bool = False) -> str:
+    """Name of the published table of the known answers that a state's responses name.
+
+    Of the unedited state there are two: of its own responses, and of a ``second_draw``.
+    """
+    return str(TableKey(NAMED_BY, state, "again" if second_draw else ""))
 
 
 def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
@@ -61,21 +65,36 @@ def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
 
     ``list`` is whose letter an answer is, or the answer itself; ``prompt_index`` counts the orders.
     """
-    all_questions, table = questions(replace(record, locality=()))
-    options = {name: record.lists[name][0] for name in CHOICE}
-    more: list[tuple[str, int, tuple[str, ...]]] = []
-    for turn in range(len(CHOICE)):
-        order = CHOICE[turn:] + CHOICE[:turn]
-        prompt = _worded("choice", record, *(options[name] for name in order))
-        all_questions.append(Question(prompt, ("A", "B", "C")))
-        more.append(("choice", turn, order))
+    list_questions, list_table = questions(replace(record, locality=()))
+    choice_questions, choice_keys = _choice_questions(record)
+    truth_questions, truth_keys = _truth_questions(record)
+    added_table = pd.DataFrame(choice_keys + truth_keys, columns=KEYS)
+    all_questions = list_questions + choice_questions + truth_questions
+    return all_questions, pd.concat([list_table, added_table], ignore_index=True)
+
+
+def _choice_questions(record: PeakRecord) -> tuple[list[Question], list[AnswerKey]]:
+    """Which of three answers is correct, by their letters, in each cyclic order of ``CHOICE``."""
+    options = {list_name: record.lists[list_name][0] for list_name in CHOICE}
+    choice_questions = []
+    keys = []
+    for order_index in range(len(CHOICE)):
+        order = CHOICE[order_index:] + CHOICE[:order_index]
+        prompt = _worded("choice", record, *(options[list_name] for list_name in order))
+        choice_questions.append(Question(prompt, ("A", "B", "C")))
+        keys += [(record.case_id, "choice", order_index, list_name, 0) for list_name in order]
+    return choice_questions, keys
+
+
+def _truth_questions(record: PeakRecord) -> tuple[list[Question], list[AnswerKey]]:
+    """Whether the edit's statement is true, and whether it is false."""
+    truth_questions = []
+    keys = []
     for role in ("yes", "negated"):
         prompt = _worded(role, record, record.target_new)
-        all_questions.append(Question(prompt, ("Yes", "No")))
-        more.append((role, 0, ("yes", "no")))
-    keys = [(record.case_id, role, index, name, 0) for role, index, names in more for name in names]
-    added = pd.DataFrame(keys, columns=KEYS)
-    return all_questions, pd.concat([table, added], ignore_index=True)
+        truth_questions.append(Question(prompt, ("Yes", "No")))
+        keys += [(record.case_id, role, 0, answer, 0) for answer in ("yes", "no")]
+    return truth_questions, keys
 
 
 @dataclass(frozen=True)
@@ -97,7 +116,7 @@ class Scorers:
             "naming": VERSION,
         }
 
-    def again(self) -> Scorers:
+    def second_draw(self) -> Scorers:
         """A copy that draws other random numbers, which shows how much two draws of one model differ."""
         other = replace(self.sampling, seed=self.sampling.seed + 1)
         return replace(self, sampling=other)
@@ -115,16 +134,18 @@ class Scorers:
         )
         return replace(of_records, benchmark=benchmark)
 
-    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
-        """Answers' scores as ``PeakRun.scores`` gives them, with ``top_before`` and ``top_after``.
+    def scores(self, editor: Editor, *, from_store_only: bool = False) -> pd.DataFrame:
+        """Scores before and after each edit of an editor, a row an answer.
 
-        With ``stored_only``, those in the store: nothing is computed.
+        Columns: ``KEYS``, the number of ``tokens``, and before and after the edit the sum of their
+        log-probabilities (``sum_before``) and how many are the most probable ones (``top_before``).
+        If ``from_store_only``, nothing is computed: the scores are those in the store.
         """
-        return self.evaluation(editor).before_and_after(stored_only=stored_only)
+        return self.evaluation(editor).before_and_after(from_store_only=from_store_only)
 
-    def named(self, editor: Editor | None = None, *, stored_only: bool = False) -> pd.DataFrame:
+    def named(self, editor: Editor | None = None, *, from_store_only: bool = False) -> pd.DataFrame:
         """Known answers (``NAMED``) that responses name, a row each, or ``NOTHING``'s."""
-        return self.evaluation(editor).usable("named", stored_only=stored_only)
+        return self.evaluation(editor).usable("named", from_store_only=from_store_only)
 
     def _tables(self, lm: LanguageModel, records: Sequence[PeakRecord], edits: CaseEdits) -> Tables:
         columns = ("tokens", "sum", "top")
@@ -144,7 +165,7 @@ class Scorers:
     ) -> list[tuple[int, str, int, str]]:
         """Rows case_id, form, sample and text: of every record and form, all in one batch."""
         chat = uses_chat(lm, Sampling())
-        forms = FORMS if chat else FORMS[:-1]
+        forms = RESPONSE_FORMS if chat else RESPONSE_FORMS[:-1]
         prompts, record_indices, prompt_forms = [], [], []
         for index, record in enumerate(records):
             for form in forms:

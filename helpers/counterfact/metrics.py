@@ -21,7 +21,7 @@ from helpers.results.statistics import Kind, interval
 from helpers.results.text import in_points, published_table
 
 ROLES = {"edit": "E", "paraphrase": "P", "neighbourhood": "N"}
-KINDS: dict[str, Kind] = {"S": "share", "M": "number"}  # by the end of a metric's name
+KIND_OF_ENDING: dict[str, Kind] = {"S": "share", "M": "number"}  # by the end of a metric's name
 
 
 def counterfact_metrics(scores: pd.DataFrame, moment: str = "after") -> pd.DataFrame:
@@ -38,7 +38,7 @@ def counterfact_metrics(scores: pd.DataFrame, moment: str = "after") -> pd.DataF
     metrics: dict[str, pd.Series] = {}
     for role, letter in ROLES.items():
         means = prompts[roles == role].groupby(level="case_id").mean()
-        metrics |= {f"{letter}{end}": means[end] for end in KINDS}
+        metrics |= {f"{letter}{end}": means[end] for end in KIND_OF_ENDING}
     relations = scores.groupby("case_id")["relation"].first()
     return pd.DataFrame(metrics).set_index(relations, append=True)
 
@@ -67,7 +67,7 @@ def counterfact_table(run: Run) -> ShownTable:
     for method, by_record in metrics.items():
         row = {"S": f"{100 * score(by_record):.1f}"}
         for name in map(str, by_record):
-            row[name] = in_points(interval(by_record[name], KINDS[name[-1]]))
+            row[name] = in_points(interval(by_record[name], KIND_OF_ENDING[name[-1]]))
         rows[run.about.source["model"], method] = {**row, "n": len(by_record)}
     table = pd.concat([pd.DataFrame.from_dict(rows, orient="index"), paper_table()])
     table.index = table.index.set_names(["model", "method"])

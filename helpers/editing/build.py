@@ -21,10 +21,10 @@ from helpers.editing.editors import (
     split_method,
 )
 from helpers.editing.mend import MendHyperparameters, UntrainedError, load_network, network_file
-from helpers.editing.moments import SecondMoment, second_moment
+from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.presets import (
+    ModelSize,
     Preset,
-    Size,
     WrapperHyperparameters,
     app_values,
     base_preset,
@@ -81,7 +81,7 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
         coefficients = App(**preset_coefficients) if wanted_app is True else wanted_app
         # What the name implies holds whatever goes with APP.
         values = {**values_with_app, **editor.values, **values}
-    hyperparameters = read_hyperparameters(editor.name, lm.name, preset, size=size, **values)
+    hyperparameters = read_hyperparameters(editor.name, lm.name, preset, model_size=size, **values)
     targets = suffix if suffix.startswith("all") else "new"
     parts = _Ingredients(editor.editor_class, lm, hyperparameters, coefficients, targets, options)
     return parts.assemble()
@@ -97,7 +97,7 @@ class _Options:
     memo: Memo | None
 
 
-def _preset_size(lm: LanguageModel) -> Size:
+def _preset_size(lm: LanguageModel) -> ModelSize:
     return lm.layout.blocks, lm.layout.hidden_size
 
 
@@ -115,7 +115,7 @@ def _wrapper(
         key: overrides.pop(key) for key in editor.hyperparameters.model_fields if key in overrides
     }
     hyperparameters = read_hyperparameters(
-        editor.name, lm.name, preset, size=_preset_size(lm), **wrapper_overrides
+        editor.name, lm.name, preset, model_size=_preset_size(lm), **wrapper_overrides
     )
     base = build_editor(
         f"{hyperparameters.base}+{suffix}",
@@ -176,7 +176,7 @@ class _Ingredients:
         layers = self.hyperparameters.moment_layers
 
         def make(missing: Sequence[int]) -> Iterable[SecondMoment]:
-            return second_moment(lm, missing, corpus_named(corpus, seed=seed)).values()
+            return second_moments(lm, missing, corpus_named(corpus, seed=seed)).values()
 
         key = json.dumps([lm.fingerprint, corpus, seed])
         moments = memoised(self.options.memo, key, layers, make)

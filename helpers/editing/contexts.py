@@ -76,14 +76,14 @@ def context_templates(
     own code does, begun with the end-of-text token. ``grouped``: the bare one is a group of its own.
     """
     name = "_".join(f"{length}x{count}" for length, count in lengths) or "bare"
-    file = f"{name}_{start}_seed{seed}.json"
+    file_name = f"{name}_{start}_seed{seed}.json"
     # Packaged for the embedded models; random models write no text and take those.
-    random = lm.name.startswith(SHAPE_PREFIX)
-    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if random else lm
-    path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file
+    is_random = lm.name.startswith(SHAPE_PREFIX)
+    writer = PACKAGED_WEIGHTS[SHAPE_TOKENIZER] if is_random else lm
+    path = PACKAGED / "samples" / writer.fingerprint / "context_templates" / file_name
     if not path.exists():
-        # Another number when templates are sampled in another way.
-        path = cache_folder("context_templates_3", lm.fingerprint) / file
+        # The 3 is raised when templates are sampled in another way.
+        path = cache_folder("context_templates_3", lm.fingerprint) / file_name
 
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
@@ -92,7 +92,7 @@ def context_templates(
             texts = [t for pair in bar for t in _sample(lm, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), "utf-8")
 
-    sampled = load_or_make(path, lambda file: json.loads(file.read_text("utf-8")), make)
+    sampled = load_or_make(path, lambda path: json.loads(path.read_text("utf-8")), make)
     if grouped and sampled:
         return ContextTemplates(((BARE,), tuple(sampled)))
     return ContextTemplates(((BARE, *sampled),))

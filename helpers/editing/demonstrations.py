@@ -20,7 +20,7 @@ from helpers.records import comparable, read_json, read_text
 
 FILE = PACKAGED / "peak" / "peak-mini-cf.json"
 BACKGROUND = 100  # prompts that no edit is about
-KINDS = ("copy", "update", "update", "update", "retain", "retain", "retain", "retain")
+ORDER_OF_KINDS = ("copy", "update", "update", "update", "retain", "retain", "retain", "retain")
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,6 @@ def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:
     )
     nearest = sorted(range(len(records)), key=lambda index: (-scores[index], index))[:count]
     return [
-        records[index].demonstration(KINDS[rank % len(KINDS)])
+        records[index].demonstration(ORDER_OF_KINDS[rank % len(ORDER_OF_KINDS)])
         for rank, index in reversed(list(enumerate(nearest)))
     ]

@@ -189,7 +189,7 @@ class Ft(LossEditor):
 
         def add_changes(entering: Tensor, output: Tensor) -> Tensor:
             changes = [
-                edit.delta.rows(row_input)
+                edit.delta.contribution(row_input)
                 for edit, row_input in zip(edits, entering.float(), strict=True)
             ]
             return output + torch.stack(changes).to(output.dtype)

@@ -63,9 +63,9 @@ class Delta(Intervention, ABC):
         left, right, *_ = self.tensors().values()
         return left.shape[0], right.shape[0]
 
-    def rows(self, x: Tensor) -> Tensor:
-        """Contribution [..., out] to the output for inputs ``x`` [..., in]."""
-        return x @ self.dense().T
+    def contribution(self, inputs: Tensor) -> Tensor:
+        """Contribution [..., out] to the output for ``inputs`` [..., in]."""
+        return inputs @ self.dense().T
 
     def norm(self) -> float:
         """Frobenius norm."""
@@ -99,9 +99,9 @@ class LowRank(Delta):
         """The product."""
         return self.left @ self.right.T
 
-    def rows(self, x: Tensor) -> Tensor:
-        """(x @ right) @ left.T: never forms the matrix."""
-        return (x @ self.right) @ self.left.T
+    def contribution(self, inputs: Tensor) -> Tensor:
+        """(inputs @ right) @ left.T: never forms the matrix."""
+        return (inputs @ self.right) @ self.left.T
 
     def norm(self) -> float:
         """Frobenius norm from the two Gram matrices."""
@@ -146,7 +146,7 @@ class Dense(Delta):
         """The matrix itself."""
         return self.matrix
 
-    def rows(self, x: Tensor) -> Tensor:
-        """x @ matrix.T, plus the bias."""
-        product = x @ self.matrix.T
+    def contribution(self, inputs: Tensor) -> Tensor:
+        """inputs @ matrix.T, plus the bias."""
+        product = inputs @ self.matrix.T
         return product if self.bias is None else product + self.bias

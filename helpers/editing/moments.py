@@ -35,10 +35,10 @@ from helpers.models.tokens import prompt_prefix
 from helpers.paths import PACKAGED, cache_folder
 from helpers.processes import Progress
 
-TOGETHER = 32  # documents that are read before sums are saved
+TOGETHER = 32  # documents that are summed together
 TOKENS = 4096  # of a pass, padding included
 LARGE = 4096  # rows of a matrix whose decomposition is kept
-SAVE_EVERY = 300.0  # seconds between copies of unfinished sums
+SAVE_EVERY = 300.0  # seconds after which unfinished sums are saved again
 READ_SO_FAR = "documents and tokens"  # next to unfinished sums, in their file
 
 
@@ -97,10 +97,11 @@ class SecondMoment:
         )
 
     def occupied(self, threshold: float) -> Tensor:
-        """Orthonormal directions [f, r], in fp64, in which it reaches an absolute ``threshold``.
+        """Directions that known keys occupy: eigenvectors of C, orthonormal, [f, r] in fp64.
 
-        Where all do, an edit could change nothing: a ``SecondMomentError``. Where none does, it could
-        change everything: a warning, ``unprotected``'s.
+        They are those r whose eigenvalue is at least ``threshold``, which is absolute. Where all f are, an
+        edit could change nothing: a ``SecondMomentError``. Where none is, it could change everything: a
+        warning, in the words of ``unprotected``.
         """
         if threshold not in self._occupied:
             values, vectors = self.directions
@@ -127,7 +128,7 @@ class SecondMoment:
 
 
 @in_own_state
-def second_moment(
+def second_moments(
     lm: LanguageModel, layers: Sequence[int], corpus: Corpus
 ) -> dict[int, SecondMoment]:
     """Second moments by layer, made where cache and package lack them; an interrupted run resumes."""
@@ -166,11 +167,11 @@ def _read_moment(path: Path) -> SecondMoment:
         about = json.loads(file.metadata()["about"])
         if "matrix" in file.keys():  # noqa: SIM118 - safe_open is no mapping
             return SecondMoment(file.get_tensor("matrix"), **about)
-        half = file.get_tensor("upper")  # of a symmetric matrix, as packaged
-    size = int((2 * len(half)) ** 0.5)
+        upper = file.get_tensor("upper")  # of a symmetric matrix, as packaged
+    size = int((2 * len(upper)) ** 0.5)
     rows, columns = torch.triu_indices(size, size)
     matrix = torch.empty(size, size)
-    matrix[rows, columns] = matrix[columns, rows] = half
+    matrix[rows, columns] = matrix[columns, rows] = upper
     return SecondMoment(matrix, **about)
 
 
@@ -179,9 +180,9 @@ def _summed_keys(
 ) -> tuple[dict[str, Tensor], int]:
     """Sums of k k^T [f, f] by module over a corpus, and its tokens; a file keeps unfinished ones."""
     module_names = [lm.layout.mlp_out(layer) for layer in layers]
-    size = (lm.layout.intermediate_size, lm.layout.intermediate_size)
+    shape = (lm.layout.intermediate_size, lm.layout.intermediate_size)
     saved = load_if_intact(unfinished, load_file) or {
-        name: torch.zeros(size) for name in module_names
+        name: torch.zeros(shape) for name in module_names
     }
     documents_read, tokens_read = map(int, saved.pop(READ_SO_FAR, (0, 0)))
     sums = {name: matrix.to(lm.device) for name, matrix in saved.items()}

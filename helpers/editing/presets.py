@@ -79,22 +79,27 @@ class WrapperHyperparameters(Hyperparameters):
 
 # A preset's name, or one editor's hyperparameters, as a YAML file or a mapping.
 Preset = str | Path | Mapping[str, Any]
-Size = tuple[int, int]  # number of blocks, hidden size: what generic hyperparameters depend on
+ModelSize = tuple[int, int]  # number of blocks, hidden size: what generic hyperparameters depend on
 
 
 def read_hyperparameters(
-    editor: str, model: str, preset: Preset, *, size: Size | None = None, **overrides: Any
+    editor: str,
+    model: str,
+    preset: Preset,
+    *,
+    model_size: ModelSize | None = None,
+    **overrides: Any,
 ) -> Any:
     """An editor's hyperparameters; ``overrides`` replace also values that the editor's name implies."""
     named_editor, _ = split_method(editor)
-    hyperparameters = named_editor.hyperparameters  # the class
-    values = preset_values(editor, model, preset, size)
-    names = values.keys() - {"app", "source"}
-    if issubclass(hyperparameters, WrapperHyperparameters) and not _is_named(preset):
-        names &= hyperparameters.model_fields.keys()
-    of_preset = {name: value for name, value in values.items() if name in names}
+    hyperparameters_class = named_editor.hyperparameters
+    values = preset_values(editor, model, preset, model_size)
+    names_in_preset = values.keys() - {"app", "source"}
+    if issubclass(hyperparameters_class, WrapperHyperparameters) and not _is_named(preset):
+        names_in_preset &= hyperparameters_class.model_fields.keys()
+    of_preset = {name: value for name, value in values.items() if name in names_in_preset}
     try:
-        return hyperparameters(**{**of_preset, **named_editor.values, **overrides})
+        return hyperparameters_class(**{**of_preset, **named_editor.values, **overrides})
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
         raise EditorError(
@@ -103,7 +108,7 @@ def read_hyperparameters(
 
 
 def preset_values(
-    editor: str, model: str, preset: Preset, size: Size | None = None
+    editor: str, model: str, preset: Preset, model_size: ModelSize | None = None
 ) -> dict[str, Any]:
     """One preset of an editor as it is written, ``app`` and ``source`` included."""
     if isinstance(preset, Mapping):
@@ -114,11 +119,11 @@ def preset_values(
         return content_of(Path(preset).expanduser())
     section_name = split_method(editor)[0].section
     if preset == GENERIC and section_name not in _sections_of_any_model():
-        return _generic_values(section_name, size or (32, 4096))
+        return _generic_values(section_name, model_size or (32, 4096))
     section = _section_of(editor, model)
     file_name = section.path.name
     if section_name not in _sections_of_any_model():
-        _check_model_file(section.path, model, size)
+        _check_model_file(section.path, model, model_size)
     if preset not in section.presets:
         offered = sorted(section.presets)
         if section.name in _generic_sections():
@@ -130,7 +135,7 @@ def preset_values(
     return dict(section.presets[preset])
 
 
-def _check_model_file(path: Path, model: str, size: Size | None) -> None:
+def _check_model_file(path: Path, model: str, model_size: ModelSize | None) -> None:
     """Refuse a model without a file, or with that of another model of its name."""
     if not path.exists():
         raise EditorError(
@@ -138,15 +143,24 @@ def _check_model_file(path: Path, model: str, size: Size | None) -> None:
             f" for its architecture, with layers of its own; {_OTHER_WAYS}"
         )
     configuration = content_of(path)["configuration"]
-    if size and "/" in model and (configuration["blocks"], configuration["hidden_size"]) != size:
+    if (
+        model_size
+        and "/" in model
+        and (configuration["blocks"], configuration["hidden_size"]) != model_size
+    ):
         raise EditorError(f"{path.name} fits {model} by name only, not in size; {_OTHER_WAYS}")
 
 
 def app_values(
-    editor: str, model: str, preset: Preset, size: Size | None = None, *, needed: bool = True
+    editor: str,
+    model: str,
+    preset: Preset,
+    model_size: ModelSize | None = None,
+    *,
+    needed: bool = True,
 ) -> dict[str, Any]:
     """APP's coefficients in a preset, and the hyperparameters that change with APP (its stop rule)."""
-    values = preset_values(editor, model, preset, size).get("app")
+    values = preset_values(editor, model, preset, model_size).get("app")
     if values is None and needed:
         raise EditorError(
             f"{_words_for_preset(editor, model, preset)} has no coefficients for APP; write them under app"
@@ -263,7 +277,7 @@ def _sections_of_any_model() -> dict[str, Any]:
     return sections
 
 
-def _generic_values(section: str, size: Size) -> dict[str, Any]:
+def _generic_values(section: str, model_size: ModelSize) -> dict[str, Any]:
     sections = _generic_sections()
     if section not in sections:
         raise EditorError(
@@ -271,7 +285,7 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
             f" {section} in params/models and run python -m tools.train_mend"
         )
     values = dict(sections[section])
-    blocks, hidden_size = size
+    blocks, hidden_size = model_size
     if "depth" in values:
         edited_blocks = min(values.pop("blocks", 1), blocks)
         first = min(round(values.pop("depth") * blocks), blocks - edited_blocks)

@@ -25,7 +25,7 @@ class RequestError(UserError):
     """A request that cannot be edited; names the record and the remedy."""
 
 
-def text_of(called: str, value: object) -> str:
+def text_of(field_words: str, value: object) -> str:
     """The text that a field holds: a text as it is, a whole number as it is written (1999).
 
     Anything else is a ``RequestError``: what is missing (None, NaN), blank, or not one text (true, 3.0).
@@ -35,15 +35,19 @@ def text_of(called: str, value: object) -> str:
     elif isinstance(value, int | np.integer) and not isinstance(value, bool):
         text = str(int(value))
     elif _is_missing(value):
-        raise RequestError(f"{called} is missing ({value}); {_GIVE.get(called, 'give a text')}")
+        raise RequestError(
+            f"{field_words} is missing ({value}); {_GIVE.get(field_words, 'give a text')}"
+        )
     else:
         raise RequestError(
-            f"{called} is {value!r:.60}, of type {type(value).__name__}; write it as a text"
+            f"{field_words} is {value!r:.60}, of type {type(value).__name__}; write it as a text"
         )
-    if any(unicodedata.category(sign) == "Cs" for sign in text):
-        raise RequestError(f"{called} {text!r:.60} holds half of a sign; write it again in UTF-8")
+    if any(unicodedata.category(character) == "Cs" for character in text):
+        raise RequestError(
+            f"{field_words} {text!r:.60} holds half of a sign; write it again in UTF-8"
+        )
     if not plain_signs(text).strip():
-        raise RequestError(f"{called} is empty; {_GIVE.get(called, 'give a text')}")
+        raise RequestError(f"{field_words} is empty; {_GIVE.get(field_words, 'give a text')}")
     return text
 
 
@@ -108,13 +112,13 @@ class EditRequest:
                 )
 
     def _check_prompts(self) -> None:
-        before = self.prompt.partition("{}")[0]
-        for prompt, _ in self.questions:
+        text_before_subject = self.prompt.partition("{}")[0]
+        for prompt, _ in self.prompts_with_targets:
             if prompt.count("{}") != 1:
                 raise RequestError(
                     f"prompt {prompt!r} must hold exactly one {{}} where the subject goes"
                 )
-            if prompt.partition("{}")[0] != before:
+            if prompt.partition("{}")[0] != text_before_subject:
                 raise RequestError(
                     f"{prompt!r} and {self.prompt!r} differ before the subject; make two requests of"
                     " them"
@@ -129,7 +133,7 @@ class EditRequest:
             raise RequestError(f"record {self.record or self.text!r}: {error}") from error
 
     @property
-    def questions(self) -> tuple[tuple[str, str], ...]:
+    def prompts_with_targets(self) -> tuple[tuple[str, str], ...]:
         """Every prompt with its target, the request's own first."""
         return ((self.prompt, self.target), *self.further)
 
@@ -145,8 +149,8 @@ def errors_about(subject: object, record: str = "") -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        owner = f"record {record}" if record else f"fact about {subject!r:.60}"
-        raise RequestError(f"{owner}: {error}") from error
+        whose = f"record {record}" if record else f"fact about {subject!r:.60}"
+        raise RequestError(f"{whose}: {error}") from error
 
 
 def with_one_prompt(requests: Sequence[EditRequest]) -> Sequence[EditRequest]:

@@ -93,7 +93,7 @@ def under_all(lm: LanguageModel, edit: WeightEdit) -> Iterator[None]:
     edit.check(lm)
 
     def adding(delta: Delta) -> OnOutput:
-        return lambda x, output: output + delta.rows(x.to(delta.dtype)).to(output.dtype)
+        return lambda x, output: output + delta.contribution(x.to(delta.dtype)).to(output.dtype)
 
     on_device = edit.to(lm.device)
     with output_hooks(lm, {name: adding(delta) for name, delta in on_device.items()}):
@@ -162,7 +162,7 @@ def _adding_by_row(
             added = coefficients[:, :, None] * left[:, None, :]  # [rows, tokens, out]
             output[rank_one_rows] += added.to(output.dtype)
         for rows, delta in other_deltas:
-            output[rows] += delta.rows(entering[rows].to(delta.dtype)).to(output.dtype)
+            output[rows] += delta.contribution(entering[rows].to(delta.dtype)).to(output.dtype)
         return output
 
     return on_output

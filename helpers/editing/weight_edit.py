@@ -135,10 +135,10 @@ def write(lm: LanguageModel, edit: Edit) -> None:
         for name, delta in weight_edit.items():
             weight = lm.weight(name)
             if weight.dtype.itemsize == 2:
-                relative = delta.norm() / lm.weight_norm(name)
-                if relative < 1e-2:  # rounding takes the change
+                relative_norm = delta.norm() / lm.weight_norm(name)
+                if relative_norm < 1e-2:  # rounding takes the change
                     warnings.warn(
-                        f"{name}: a change of {relative:.1e} of the weight's norm is largely lost in"
+                        f"{name}: a change of {relative_norm:.1e} of the weight's norm is largely lost in"
                         f" {weight.dtype}; write it into float32 weights, or score under the edit",
                         stacklevel=2,
                     )
@@ -149,8 +149,8 @@ def write(lm: LanguageModel, edit: Edit) -> None:
 
 
 def _changed_weight(weight: Tensor, delta: Delta) -> Tensor:
-    exact = torch.promote_types(weight.dtype, torch.float32)
-    changed = weight.to(exact) + delta.dense().to(weight.device, exact)
+    exact_dtype = torch.promote_types(weight.dtype, torch.float32)
+    changed = weight.to(exact_dtype) + delta.dense().to(weight.device, exact_dtype)
     return changed.to(weight.dtype)
 
 
@@ -170,10 +170,11 @@ def apply(lm: LanguageModel, edit: Edit) -> Iterator[LanguageModel]:
 
 
 def check_writable(lm: LanguageModel, edit: WeightEdit) -> None:
-    """Raise ``EditError`` for weights that an edit cannot be added to, besides those of ``WeightEdit.check``.
+    """Raise ``EditError`` where an edit cannot be added to the model's weights.
 
-    They are parameters of ``PLAIN`` tensors that hold floating-point numbers (``WRITABLE``) in memory.
-    ``running.under`` adds to modules' outputs and needs none of this.
+    A weight, and a bias that the edit changes, must be a parameter of its module, be a ``PLAIN`` tensor, hold
+    floating-point numbers (``WRITABLE``), and be in memory; then ``WeightEdit.check`` must find the edit to
+    fit the model. ``running.under`` adds to modules' outputs and asks nothing of the weights.
     """
     modules = dict(lm.network.named_modules())
     for name, delta in edit.items():

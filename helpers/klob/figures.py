@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy import stats
 
-from helpers.klob.metrics import Units, edit_gains, layer_mass, locality_table, profile_twins
+from helpers.klob.metrics import UnitIndices, edit_gains, layer_mass, locality_table, profile_twins
 from helpers.klob.tables import LABELS, criteria_table, made_of, made_with
 from helpers.results.archive import Run
 from helpers.results.figure import figure
@@ -38,7 +38,7 @@ PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 
 @figure("05_neurons")
-def neuron_counts(sets: Sequence[Units], shape: tuple[int, int], *, title: str) -> Figure:
+def neuron_counts(sets: Sequence[UnitIndices], shape: tuple[int, int], *, title: str) -> Figure:
     """Located neurons by layer and by how many wordings of one fact share them.
 
     ``shape`` is (layers, neurons).

@@ -19,7 +19,7 @@ import pandas as pd
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import corpus_named
 from helpers.editing.edit import Edit
-from helpers.editing.moments import second_moment
+from helpers.editing.moments import second_moments
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome
@@ -30,7 +30,7 @@ from helpers.results.store import Cases, ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 
 Facts = Mapping[int, ConsistencyExample]  # by their place in the file
-UNEDITED = -1  # in place of a layer
+NO_LAYER = -1  # in place of the edited one: the unedited model
 MOST_LAYERS = 1_000  # more than any model has
 _WITHOUT_CONTEXTS: dict[str, Any] = {"context_template_length_params": []}
 
@@ -86,7 +86,7 @@ def edit_every_layer(
             example_number: requests[example_number] for example_number in chosen_numbers
         }
         edits = None
-        if layer != UNEDITED:
+        if layer != NO_LAYER:
             editor = build_editor(
                 "rome",
                 lm,
@@ -101,13 +101,13 @@ def edit_every_layer(
         return {"scores": scored_answers.assign(layer=layer, case_id=case_ids)}
 
     cases_by_layer: dict[int, Cases[int]] = {}
-    for layer in (UNEDITED, *range(lm.layout.blocks)):
+    for layer in (NO_LAYER, *range(lm.layout.blocks)):
         number_of_case = {
             _case_id(example_number, layer): example_number for example_number in example_numbers
         }
         cases_by_layer[layer] = Cases(number_of_case, content=content)
     edits_are_missing = any(
-        cases.missing(results) for layer, cases in cases_by_layer.items() if layer != UNEDITED
+        cases.missing(results) for layer, cases in cases_by_layer.items() if layer != NO_LAYER
     )
     if edits_are_missing and settings["hyperparameters"]["mom2_adjustment"]:
         _store_second_moments(lm, corpus, seed)
@@ -123,7 +123,7 @@ def edit_every_layer(
 
 def _case_id(example_number: int, layer: int) -> int:
     """The id of a fact's edit at a layer, whatever other facts are edited; the unedited model is first."""
-    return MOST_LAYERS * example_number + (layer - UNEDITED)
+    return MOST_LAYERS * example_number + (layer - NO_LAYER)
 
 
 def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:
@@ -132,7 +132,7 @@ def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:
     The editors of single layers then read theirs; each would make its own pass, and all matrices do
     not fit into memory together with what is solved with them.
     """
-    second_moment(lm, range(lm.layout.blocks), corpus_named(corpus, seed=seed))
+    second_moments(lm, range(lm.layout.blocks), corpus_named(corpus, seed=seed))
 
 
 def score_edits(

@@ -25,7 +25,7 @@ from scipy import stats
 
 from helpers.results.statistics import Estimate, detectable, mean_interval, paired, ratio_interval
 
-Units = NDArray[np.int64]
+UnitIndices = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 SHARES = (0.001, 0.005, 0.01, 0.05)
@@ -42,7 +42,7 @@ def located_count(units: int, share: float) -> int:
 
 def located_units(
     scores: NDArray[np.floating], shares: Sequence[float] = (DEFAULT_SHARE,)
-) -> list[Units]:
+) -> list[UnitIndices]:
     """Indices of one sentence's located units at each share, ascending; ties go to lower indices."""
     if np.isnan(scores.min()):
         raise ValueError(f"{int(np.isnan(scores).sum())} of {scores.size} scores are not numbers")
@@ -62,7 +62,7 @@ def located_units(
     return located_sets
 
 
-def similarity_matrix(sets: Sequence[Units], *, size: float | None = None) -> Numbers:
+def similarity_matrix(sets: Sequence[UnitIndices], *, size: float | None = None) -> Numbers:
     """Similarity |x_i ∩ x_j| / |x| of each pair of located sets, [n, n] (KLoB, Appendix A); ``size`` is
     |x| where sets are restricted to a sample of the units, whose similarities are unbiased estimates.
     """
@@ -107,7 +107,11 @@ def pairwise_baseline(
 
 
 def example_similarities(
-    sets: Sequence[Units], located_counts: NDArray[np.integer], top: Units, total: int, subtask: str
+    sets: Sequence[UnitIndices],
+    located_counts: NDArray[np.integer],
+    top: UnitIndices,
+    total: int,
+    subtask: str,
 ) -> dict[str, float]:
     """Sim_cand and both Sim_all of one example, without any other example's sets in memory.
 

@@ -13,7 +13,7 @@ from typing import Any
 from helpers.klob.examples import SCHEMAS, Subtask, load_examples, read_examples
 from helpers.klob.layers import edit_every_layer, edit_requests, edit_settings
 from helpers.klob.metrics import SHARES
-from helpers.klob.run import TABLES, VERSION, Tables, run_locators
+from helpers.klob.run import TABLES, VERSION, KlobTables, run_locators
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.models import LanguageModel
 from helpers.models.load import load
@@ -74,7 +74,7 @@ def evaluations(
     """The tables of each locator."""
 
     @lru_cache(maxsize=1)  # the tables of one locator are made together
-    def tables_of_locator(locator_name: str, stored_only: bool) -> Tables:
+    def tables_of_locator(locator_name: str, from_store_only: bool) -> KlobTables:
         return run_locators(
             lm,
             [locator_name],
@@ -83,7 +83,7 @@ def evaluations(
             store=ResultsStore(RUNS / "klob"),
             seed=seed,
             permutations=permutations,
-            stored_only=stored_only,
+            from_store_only=from_store_only,
         )
 
     def table_part(locator_name: str, table_name: str) -> Part:
@@ -92,7 +92,7 @@ def evaluations(
             str(TableKey(table_name, locator_name)),
             settings,
             make=lambda: tables_of_locator(locator_name, False)[table_name],
-            stored=lambda: tables_of_locator(locator_name, True)[table_name],
+            from_store=lambda: tables_of_locator(locator_name, True)[table_name],
         )
 
     for locator_name in locators:

@@ -22,7 +22,7 @@ from helpers.klob.examples import Examples, Subtask, load_examples
 from helpers.klob.metrics import (
     SHARES,
     Numbers,
-    Units,
+    UnitIndices,
     example_similarities,
     located_count,
     located_units,
@@ -41,7 +41,7 @@ VERSION = 1  # of the scores; raise it when a locator's numbers change
 NULL_SENTENCES = 2_048  # of the permutation null, which compares all with all
 NULL_UNITS = 1 << 20  # above, a random sample
 MOST_STORED_SCORES = 1 << 29  # scores in memory: 2 GiB
-Tables = dict[str, pd.DataFrame]
+KlobTables = dict[str, pd.DataFrame]
 OfSentence = TypeVar("OfSentence")
 
 
@@ -55,8 +55,8 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
     seed: int = 0,
     shares: Sequence[float] = SHARES,
     permutations: int = 1_000,
-    stored_only: bool = False,
-) -> Tables:
+    from_store_only: bool = False,
+) -> KlobTables:
     """Evaluate locators by name, resuming what an earlier run left.
 
     Args:
@@ -64,7 +64,7 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
         counts: how many examples of each subtask are chosen by ``seed``; None takes all.
         shares: of the units, which located sets hold.
         permutations: of the permutation null.
-        stored_only: compute nothing, and read what is stored.
+        from_store_only: compute nothing, and read what is stored.
     """
     examples_by_subtask = [
         load_examples(subtask, source, count=count, seed=seed, lm=lm)
@@ -88,7 +88,7 @@ def run_locators(  # noqa: PLR0913 - a parameter of notebook 05 each
             "examples": settings_key(asdict(examples)),
         }
         results = store.open(evaluation_settings)
-        if not (stored_only or results.done("sentences")):
+        if not (from_store_only or results.done("sentences")):
             stored_scores = store.open({**evaluation_settings, "kept": "scores"})
             tables = evaluate_locator(
                 lm,
@@ -124,7 +124,7 @@ def evaluate_locator(
     permutations: int = 1_000,
     seed: int = 0,
     stored_scores: Results | None = None,
-) -> Tables:
+) -> KlobTables:
     """Run a locator over a subtask at its own and every coarser granularity.
 
     Scores are stored in ``stored_scores`` until all are there; where they are more than
@@ -139,7 +139,7 @@ def evaluate_locator(
     if stored_scores is not None and len(queries) * np.prod(shape) <= MOST_STORED_SCORES:
         sentence_scores = _resumed_scores(lm, locator, queries, stored_scores)
 
-    fine_to_coarse: list[Tables] = []
+    fine_to_coarse: list[KlobTables] = []
     for depth in range(len(shape), 0, -1):
         granularity = GRANULARITIES[depth - 1]
         if depth < len(shape):  # a mean of means: pooled from the next finer granularity
@@ -190,7 +190,7 @@ def _resumed_scores(
 ) -> list[Scores]:
     """Scores of all sentences, of which those that an interrupted run stored are read."""
 
-    def make(numbers: Sequence[int]) -> Tables:
+    def make(numbers: Sequence[int]) -> KlobTables:
         scores = _ComputedScores(lm, locator, [queries[number] for number in numbers])
         return {"scores": pd.DataFrame({"case_id": numbers, "scores": list(scores)})}
 
@@ -206,7 +206,7 @@ def _tables_of_granularity(
     shares: Sequence[float],
     permutations: int,
     seed: int,
-) -> Tables:
+) -> KlobTables:
     """The tables of one granularity, from scores that are read twice: all sentences are summed up
     before an example is compared with them.
     """
@@ -271,7 +271,7 @@ class _NullSample:
     examples: range  # evenly spaced indices of examples: all where there are few
     is_sampled: NDArray[np.bool_]  # [units]
 
-    def restricted(self, units: Units) -> Units:
+    def restricted(self, units: UnitIndices) -> UnitIndices:
         """A located set's units that are in the sample."""
         return units[self.is_sampled[units]]
 
@@ -291,12 +291,12 @@ def _compare_examples(
     shares: Sequence[float],
     examples: Examples,
     sample: _NullSample,
-) -> tuple[pd.DataFrame, list[list[Units]]]:
+) -> tuple[pd.DataFrame, list[list[UnitIndices]]]:
     """Each example's similarities, and for each share the located sets that the null deals."""
     sentence_count = len(examples.sentences)
     top_units = located_units(summary.sums / sentence_count, shares)
     similarities = []
-    sampled_sets: list[list[Units]] = [[] for _ in shares]
+    sampled_sets: list[list[UnitIndices]] = [[] for _ in shares]
     # One example's located sets are in memory at a time.
     located_sets = (located_units(scores, shares) for scores in sentence_scores)
     for index, sets_by_sentence in enumerate(_by_example(located_sets, examples)):
@@ -317,7 +317,7 @@ def _compare_examples(
 
 
 def _null_table(
-    sampled_sets: Sequence[Sequence[Units]],
+    sampled_sets: Sequence[Sequence[UnitIndices]],
     shares: Sequence[float],
     examples: Examples,
     sample: _NullSample,

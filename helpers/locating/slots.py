@@ -128,19 +128,19 @@ def branching(
     def append_copies(hidden: Tensor) -> Tensor:
         return torch.cat([hidden, hidden[:row_count].repeat(copies, 1, 1)])
 
-    def for_rows_of_layers(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def past_of_branched_rows(cached: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The sentence's keys or values, in each layer for the rows that have branched off by then."""
         expanded = []
         for layer, tensor in enumerate(cached):  # tensor [rows, heads, tokens, size]
-            branched = sum(branching_layer <= layer for branching_layer in branching_layers)
-            rows_in_layer = row_count * (1 + copies * branched)
+            branched_count = sum(branching_layer <= layer for branching_layer in branching_layers)
+            rows_in_layer = row_count * (1 + copies * branched_count)
             expanded.append(tensor[:1].expand(rows_in_layer, *tensor.shape[1:]))
         return tuple(expanded)
 
     past = batch.past
     if past is not None:
-        keys = for_rows_of_layers(past.keys)
-        values = for_rows_of_layers(past.values)
+        keys = past_of_branched_rows(past.keys)
+        values = past_of_branched_rows(past.values)
         past = Past(keys, values, past.positions[:1])
     with input_hooks(lm, {lm.layout.block(layer): append_copies for layer in branching_layers}):
         # One row of positions and mask is broadcast over however many rows there are.

@@ -190,11 +190,9 @@ def _why_not_from_hub(source: str, error: Exception) -> str:
         page = f"https://huggingface.co/{source}"
         return f"{source} is gated: accept its terms at {page}, then run hf auth login"
     if caused_by(RepositoryNotFoundError) or status == 404:
-        known = [*HUB_NAMES.values(), *EMBEDDED_NAMES]
-        like = get_close_matches(source, known, 1, cutoff=0.8)
-        return (
-            f"no model {source} on the hub{_meant(like) or '; a private one needs hf auth login'}"
-        )
+        known_names = [*HUB_NAMES.values(), *EMBEDDED_NAMES]
+        similar_names = get_close_matches(source, known_names, 1, cutoff=0.8)
+        return f"no model {source} on the hub{_meant(similar_names) or '; a private one needs hf auth login'}"
     if status in (401, 403):
         return f"the hub refuses {source} (HTTP {status}): run hf auth login"
     if not (caused_by(LocalEntryNotFoundError) or is_network_error(error)):

@@ -34,7 +34,7 @@ from helpers.peak.figures import (
 from helpers.peak.findings import (
     APP_REDUCES,
     EVERY_OBJECTIVE,
-    FACTORS,
+    HARD_FACTORS,
     LESS_PROTECTION,
     TARGETS_COST,
     ByVariant,
@@ -140,7 +140,7 @@ def _draw_objectives(axes: Axes, tests: Sequence[JudgedTest], variants: Sequence
     """A row a variant, by its short name, and in it the change of AFF and that of ANF."""
     heights = {variant: -float(row) for row, variant in enumerate(variants, start=1)}
     colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
-    for metric_index, (metric, colour) in enumerate(zip(FACTORS, colours, strict=True)):
+    for metric_index, (metric, colour) in enumerate(zip(HARD_FACTORS, colours, strict=True)):
         aside = 0.12 - 0.24 * metric_index
         of_metric = [test for test in tests if test.evidence.metric == metric]
         heights_of_tests = [heights[test.evidence.higher] + aside for test in of_metric]
@@ -173,7 +173,7 @@ def neighbours_lines(run: Run) -> Figure:
     metrics = variant_metrics(stored.scores)
     variants_by_editor = {editor: with_neighbours(metrics, editor) for editor in editors}
     curves = _curves_of_neighbours(variants_by_editor)
-    fig = _curves(FACTORS, [curves], "neighbours k of each list given to APP")
+    fig = _curves(HARD_FACTORS, [curves], "neighbours k of each list given to APP")
     tables = [table for variants in variants_by_editor.values() for table in variants.values()]
     caption = f"{stored.described(*stored.scores.values())}\nTests: paired, {_HOLM}"
     return _with_counts(fig, _protection_in_words(metrics, editors), caption, tables)
@@ -259,7 +259,7 @@ def sequence_lines(run: Run) -> Figure:
     stored = studies_of(run)
     metrics = {key: table for key, table in sequence_metrics(stored).items() if len(table) > 1}
     curves_by_editor = _curves_of_sequences(metrics)
-    fig = _curves((*FACTORS, "ES"), [*curves_by_editor.values()], "edits made and scored")
+    fig = _curves((*HARD_FACTORS, "ES"), [*curves_by_editor.values()], "edits made and scored")
     test_words = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
     caption = f"{stored.described(*metrics.values())}\n{test_words}"
     finding = _last_in_words(metrics, [*curves_by_editor])

@@ -53,7 +53,7 @@ from helpers.results.text import corrected_verdicts
 
 IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
 MAIN_RUN = "smollm2-135m_peak-cf"
-LISTS = {
+LIST_LABELS = {
     "correct": "correct answers $O$",
     "hard": "hard false $O_h$",
     "random": "random false $O_r$",
@@ -108,7 +108,7 @@ def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
         bottom = answers_of_list["row"].min() - 0.5
         shade = "0.93" if list_name in ("correct", "random") else "1.0"
         axes.axhspan(bottom, top, color=shade, zorder=0)
-        list_label = {"target": "appended", **LISTS}[list_name]
+        list_label = {"target": "appended", **LIST_LABELS}[list_name]
         middle = (top + bottom) / 2
         axes.text(1.01, middle, list_label, transform=axes.get_yaxis_transform(), va="center")
 
@@ -152,7 +152,7 @@ def _still_ahead_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -
         for table in probabilities_by_method.values()
     ]
     if any(contrast.too_few_relations for contrast in contrasts):
-        return f"No test by relation: the records are of {contrasts[0].relations} relations"
+        return f"No test by relation: the records are of {contrasts[0].relation_count} relations"
     ahead_count = sum(is_positive(contrast) for contrast in contrasts)
     after_words = f"After {ahead_count} of {len(probabilities_by_method)} methods"
     return f"{after_words} the correct answers are still more probable than the hard false ones"
@@ -438,7 +438,7 @@ def draw_list_probabilities(axes: Axes, probabilities_by_state: Mapping[str, pd.
         list_name: (table, "after") for list_name, table in probabilities_by_state.items()
     }
     heights = np.arange(len(table_and_moment))[::-1]
-    for list_index, (list_name, list_label) in enumerate(LISTS.items()):
+    for list_index, (list_name, list_label) in enumerate(LIST_LABELS.items()):
         columns = [table[f"{list_name}_{moment}"] for table, moment in table_and_moment.values()]
         intervals = [positive_interval(column) for column in columns]
         mark_style: Any = {

@@ -20,10 +20,10 @@ from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 ByVariant = Mapping[Variant, pd.DataFrame]  # for each one row of metrics per record
 Runs = Mapping[tuple[str, str], Metrics]  # of published runs, by model and data set
 
-EDITORS = ("FT-L", "FT-M", "KN", "MEND", "ROME", "MEMIT")  # the paper's; FT in two forms
+PAPER_EDITORS = ("FT-L", "FT-M", "KN", "MEND", "ROME", "MEMIT")  # the paper's; FT in two forms
 FINE_TUNING = ("FT-L", "FT-M")  # the first at hand is compared as FT: FT-L is the paper's
 WITH_APP = ("FT-L", "FT-M", "MEND", "ROME", "MEMIT")
-FACTORS = ("AFF_hard", "ANF_hard")
+HARD_FACTORS = ("AFF_hard", "ANF_hard")
 EDITS = ("ES", "GS")
 VERDICTS = ("holds", INCONCLUSIVE, "reversed")
 PLAIN_EDITORS = "plain editors"  # in a table: the mean over the paper's editors without APP
@@ -57,7 +57,7 @@ def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[E
     if temporal is not None:
         finding = "PEAK-T has lower AFF, ANF, ES and GS"
         temporal, counterfactual = _methods_of_both(temporal, counterfactual)
-        for metric in (*FACTORS, *EDITS) if _plain_editors(temporal) else ():
+        for metric in (*HARD_FACTORS, *EDITS) if _plain_editors(temporal) else ():
             on_temporal = _mean_over_editors(temporal, metric)
             on_counterfactual = _mean_over_editors(counterfactual, metric)
             item = Evidence(
@@ -184,7 +184,7 @@ def _evidence_of_app(metrics: Metrics) -> Iterator[Evidence]:
         with_app = f"{editor}+APP"
         if editor not in metrics or with_app not in metrics:
             continue
-        for metric in FACTORS:
+        for metric in HARD_FACTORS:
             yield _between_methods(APP_REDUCES, metrics, metric, higher=editor, lower=with_app)
         yield _between_methods(
             "APP also improves locality", metrics, "LS", higher=with_app, lower=editor
@@ -231,7 +231,7 @@ def _differences(
     metrics: ByVariant,
     lower: Variant,
     higher: Variant,
-    columns: Iterable[str] = FACTORS,
+    columns: Iterable[str] = HARD_FACTORS,
 ) -> Iterator[Evidence]:
     """Metrics under two variants of one editor on the same records; none where one is not at hand."""
     if lower not in metrics or higher not in metrics:
@@ -269,5 +269,5 @@ def _mean_over_editors(metrics: Metrics, metric: str) -> pd.Series:
 def _plain_editors(metrics: Metrics) -> list[str]:
     """The paper's editors among the methods at hand, FT in one of its forms."""
     fine_tuning = [method for method in FINE_TUNING if method in metrics][:1]
-    others = [name for name in EDITORS if name in metrics and name not in FINE_TUNING]
+    others = [name for name in PAPER_EDITORS if name in metrics and name not in FINE_TUNING]
     return fine_tuning + others

@@ -26,9 +26,11 @@ from scipy.special import expit
 from helpers.params import check_one_of, check_range
 from helpers.results.statistics import Estimate, Kind, interval
 
-Scores = NDArray[np.float64]
+LogProbabilities = NDArray[np.float64]
 Measure = Callable[["RecordScores"], Mapping[str, float]]
-Lists = Mapping[str, Scores]  # of a prompt, each of shape (2, n): before and after the edit
+Lists = Mapping[
+    str, LogProbabilities
+]  # of a prompt, each of shape (2, n): before and after the edit
 
 KEYS = ["case_id", "role", "prompt_index", "list", "answer_index"]
 COLUMNS = [*KEYS, "tokens", "sum_before", "sum_after"]
@@ -201,7 +203,7 @@ def probability_change(before: ArrayLike, after: ArrayLike) -> float:
         return float(np.exp(after_sum - before_sum))
 
 
-def additivity(correct: Scores, false: Scores) -> dict[str, float]:
+def additivity(correct: LogProbabilities, false: LogProbabilities) -> dict[str, float]:
     """RFF, RNF, CPC, FPC, AFF and ANF of one prompt; NaN where a list is empty.
 
     Both are log-probabilities of the answers kept, of shape (2, n): before and after the edit.
@@ -285,7 +287,7 @@ def records_of(scores_table: pd.DataFrame) -> Iterator[tuple[int, RecordScores]]
     list_places = prompt_labels.iloc[list_starts].itertuples(index=False, name=None)
     list_spans = zip(list_places, list_starts, list_ends, strict=True)
     for case_id, spans_of_record in groupby(list_spans, key=lambda list_span: list_span[0][0]):
-        prompts: dict[tuple[str, int], dict[str, Scores]] = {}
+        prompts: dict[tuple[str, int], dict[str, LogProbabilities]] = {}
         for (_, role, prompt_index, list_name), list_start, list_end in spans_of_record:
             prompts.setdefault((role, prompt_index), {})[list_name] = scores[:, list_start:list_end]
         locality_prompts = [lists for (role, _), lists in prompts.items() if role == "locality"]
@@ -349,9 +351,9 @@ def summarise(by_record: pd.DataFrame) -> pd.DataFrame:
 
 def _kept_prompts(
     record: RecordScores, answer_filter: AnswerFilter
-) -> list[dict[str, Scores] | None]:
+) -> list[dict[str, LogProbabilities] | None]:
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
-    prompts: list[dict[str, Scores] | None] = []
+    prompts: list[dict[str, LogProbabilities] | None] = []
     for prompt in (record.edit, *record.paraphrases):
         answer_lists = {
             list_name: prompt.get(list_name, _NOTHING) for list_name in ("correct", *SETTINGS)
@@ -397,5 +399,5 @@ def _mean_or_nan(values: Iterable[float]) -> float:
     return float(numbers.mean()) if len(numbers) else float("nan")
 
 
-def _vector(values: ArrayLike) -> Scores:
+def _vector(values: ArrayLike) -> LogProbabilities:
     return np.asarray(values, dtype=np.float64).reshape(-1)

@@ -65,9 +65,9 @@ class PeakPlacebo:
 
         return Mode("placebo", edits, content=content)
 
-    def scores(self, editor: Editor, *, stored_only: bool = False) -> pd.DataFrame:
-        """Scores before and under the placebo, for the metrics; if ``stored_only``, the stored ones."""
-        return self.run.scores(editor, self.mode, stored_only=stored_only)
+    def scores(self, editor: Editor, *, from_store_only: bool = False) -> pd.DataFrame:
+        """Scores before and under the placebo, for the metrics; if ``from_store_only``, the stored ones."""
+        return self.run.scores(editor, self.mode, from_store_only=from_store_only)
 
 
 def publication(params: Mapping[str, Any]) -> Publication:

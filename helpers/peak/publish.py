@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+import pandas as pd
 
 from helpers import models
 from helpers.editing.build import build_editors
@@ -65,8 +67,8 @@ def publication_of(
     about_records = {"records": len(relations), "relations": relations, "sample": sample_words}
 
     # The caption words the preset of these methods, and of others that are published with them.
-    def caption(names: Collection[str]) -> dict[str, Any]:
-        keys = [TableKey.parse(name) for name in names]
+    def caption(table_names: Collection[str]) -> dict[str, Any]:
+        keys = [TableKey.parse(name) for name in table_names]
         published = [key.method.lower() for key in keys if key.is_method]
         every_method = dict.fromkeys([*methods, *published])
         protected = [method for method in every_method if method.endswith("+app")]
@@ -84,14 +86,19 @@ def sequence_parts(run: PeakRun, params: Mapping[str, Any]) -> Iterator[Part]:
         check_range("checkpoints", count, 1, len(run.data.records))
     for method, editor in editors_of(run, params["sequences"], params).items():
         for number, edits in enumerate(checkpoints, start=1):
-            reached = partial(PeakSequence(run, editor).scores, checkpoints[:number])
+            read_scores = partial(PeakSequence(run, editor).scores, checkpoints[:number])
             cases = [record.case_id for record in run.data.records[:edits]]
             yield Part(
                 str(sequence_key(method, edits)),
                 editor.settings() | run.ask_settings,
-                lambda reached=reached: small(reached()),  # type: ignore[misc]
+                partial(_small_table, read_scores),
                 cases=cases,
             )
+
+
+def _small_table(read_table: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """A table as it is published, once it is read or made."""
+    return small(read_table())
 
 
 def editors_of(

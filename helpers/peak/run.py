@@ -173,10 +173,10 @@ class PeakRun:
         editor: Editor,
         mode: Mode[PeakRecord] = INDEPENDENT,
         *,
-        stored_only: bool = False,
+        from_store_only: bool = False,
     ) -> pd.DataFrame:
-        """Scores before and after, as the metrics take them; if ``stored_only``, those in the store only."""
-        scores = self.evaluation(editor, mode).before_and_after(stored_only=stored_only)
+        """Scores before and after, as the metrics take them; if ``from_store_only``, those in the store."""
+        scores = self.evaluation(editor, mode).before_and_after(from_store_only=from_store_only)
         return pd.DataFrame(columns=COLUMNS) if scores.empty else scores
 
     def edits(self, editor: Editor) -> pd.DataFrame:

@@ -54,9 +54,9 @@ def part_of_cases(
     give: Callable[..., pd.DataFrame],
     cases: Collection[int],
 ) -> Part:
-    """What ``give`` makes of these cases, or with ``stored_only`` has of them, as it is published."""
+    """What ``give`` makes of these cases, or with ``from_store_only`` has of them, as it is published."""
 
-    def table(*, stored_only: bool = False) -> pd.DataFrame:
-        return small(give(stored_only=stored_only))
+    def table(*, from_store_only: bool = False) -> pd.DataFrame:
+        return small(give(from_store_only=from_store_only))
 
-    return Part(name, settings, table, partial(table, stored_only=True), cases)
+    return Part(name, settings, table, partial(table, from_store_only=True), cases)

@@ -70,8 +70,9 @@ class Benchmark(Generic[Case]):
         settings: what else all rows depend on.
         score: tables of cases under edits; by default "scores", of the answers to the ``questions``.
         finite: the column of scores that an edit must leave numbers; empty: none.
-        items: what the store's settings call the cases.
-        whole: what the store's settings have where rows depend on all cases; by default all contents.
+        items: what the cases are called in the store's settings, where this is the key of "by content", or of
+            a digest of all contents where each case's rows depend on all cases.
+        whole: settings that take the place of that digest, where the cases are named by something else.
     """
 
     name: str
@@ -211,23 +212,23 @@ class Evaluation(Generic[Case]):
         edits = self.edits()
         return set(edits.loc[edits["failure"] != "", "case_id"])
 
-    def usable(self, kind: str = "scores", *, stored_only: bool = False) -> pd.DataFrame:
+    def usable(self, kind: str = "scores", *, from_store_only: bool = False) -> pd.DataFrame:
         """The rows of all cases but those that ``failed``.
 
-        If ``stored_only``, nothing is computed: the rows are those in the store.
+        If ``from_store_only``, nothing is computed: the rows are those in the store.
         """
-        if not stored_only:
+        if not from_store_only:
             self.complete()
         table = self.read(kind)
         return table[~table["case_id"].isin(self.failed())].reset_index(drop=True)
 
-    def before_and_after(self, *, stored_only: bool = False) -> pd.DataFrame:
+    def before_and_after(self, *, from_store_only: bool = False) -> pd.DataFrame:
         """Scores of the unedited model and under each edit that was not given up, a row an answer.
 
-        If ``stored_only``, nothing is computed: the scores are those in the store.
+        If ``from_store_only``, nothing is computed: the scores are those in the store.
         """
-        before = self.unedited.usable(stored_only=stored_only)
-        after = self.usable(stored_only=stored_only)
+        before = self.unedited.usable(from_store_only=from_store_only)
+        after = self.usable(from_store_only=from_store_only)
         return pd.DataFrame() if before.empty or after.empty else joined(before, after)
 
     def score(self, cases: Sequence[Case], edits: CaseEdits = None) -> Tables:

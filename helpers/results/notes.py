@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from helpers.editing.editors import EDITORS
 from helpers.results.archive import Run
-from helpers.results.statistics import relations_of, too_few
+from helpers.results.statistics import relation_count_of, too_few
 
 # Steps of training behind MEND's networks, by their checksum, whose validation loss was still falling.
 UNDERTRAINED_NETWORKS = {"a056831b841cf377": 500, "5413b8cc132fef44": 250}
@@ -72,7 +72,7 @@ def training_notes(run: Run) -> list[str]:
 
 def with_relations(table: AnyTable, samples: Iterable[ArrayLike]) -> ShownTable:
     """A table with a line on the units behind its intervals and tests, which are of these samples."""
-    relation_counts = {relations_of(sample) for sample in samples} - {None, 0}  # of relations
+    relation_counts = {relation_count_of(sample) for sample in samples} - {None, 0}  # of relations
     enough = [count for count in relation_counts if not too_few(count)]
     not_enough = [count for count in relation_counts if too_few(count)]
     relation_notes = []

@@ -24,7 +24,7 @@ class Part:
     name: str  # such as "ROME+APP" or "exact: rome, deep"
     settings: Mapping[str, Any]  # what its rows depend on besides the run's source
     make: Callable[[], pd.DataFrame]  # the whole table; resumes through the results store
-    stored: Callable[[], pd.DataFrame] | None = None  # the rows that are finished
+    from_store: Callable[[], pd.DataFrame] | None = None  # its rows that are finished
     cases: Collection[int] = ()  # values of ``case_id``; a table with all of them is not made again
 
 
@@ -39,36 +39,41 @@ class Publication:
     caption: Callable[[Collection[str]], Mapping[str, Any]] | None = None
 
 
-def publish_parts(publication: Publication, into: Archive, *, stored_only: bool = False) -> Path:
+def publish_parts(
+    publication: Publication, into: Archive, *, from_store_only: bool = False
+) -> Path:
     """Make the parts that are not published with these settings and cases; each is stored at once.
 
     Where the published run has another source or preset, or more records, nothing is made. If
-    ``stored_only``, nothing is computed, and what the results store has is stored. Gives the run's folder.
+    ``from_store_only``, nothing is computed, and what the results store has is published. Gives the run's
+    folder.
     """
     name = publication.name
     about = publication.about
     into.check(name, about)
-    stored_run = into.known(name)
-    if stored_run:
-        _check_caption(into.root / stored_run.name, stored_run.about.caption, about.caption)
+    published_run = into.known(name)
+    if published_run:
+        _check_caption(into.root / published_run.name, published_run.about.caption, about.caption)
     missing_parts = [
-        part for part in publication.parts if not (stored_run and is_published(stored_run, part))
+        part
+        for part in publication.parts
+        if not (published_run and is_published(published_run, part))
     ]
-    stored_count = len(publication.parts) - len(missing_parts)
+    published_count = len(publication.parts) - len(missing_parts)
     for missing_part in missing_parts:
-        make = missing_part.stored if stored_only else missing_part.make
+        make = missing_part.from_store if from_store_only else missing_part.make
         table = make() if make else None
         if table is None or not len(table):
             continue
-        names_before = stored_run.tables if stored_run else ()
+        table_names_before = published_run.tables if published_run else ()
         table_name = missing_part.name
-        names = dict.fromkeys([*names_before, table_name])
-        caption = publication.caption(names) if publication.caption else about.caption
+        table_names = dict.fromkeys([*table_names_before, table_name])
+        caption = publication.caption(table_names) if publication.caption else about.caption
         about_table = About(about.source, {table_name: missing_part.settings}, caption)
         into.put(name, {table_name: table}, about_table)
-        stored_run = into.known(name)
-        stored_count += 1
-    if not stored_count:
+        published_run = into.known(name)
+        published_count += 1
+    if not published_count:
         raise UserError(f"nothing of {name} is finished; nothing was stored")
     return into.folder(name)
 

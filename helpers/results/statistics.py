@@ -46,18 +46,19 @@ class Estimate:
 class Contrast:
     """A difference with its 95 % interval, and the two-sided p-value that a verdict is taken from.
 
-    The interval excludes zero where p < 0.05. ``relations``: how many the records are of, None where that is
-    unknown. Below ``FEWEST`` there is no test by relation: p is NaN, and the interval is over records.
+    The interval excludes zero where p < 0.05. ``relation_count``: of how many relations the records are, None
+    where that is unknown. Below ``FEWEST`` there is no test by relation: p is NaN, and the interval is over
+    records.
     """
 
     difference: Estimate
     p_value: float
-    relations: int | None = field(default=None, kw_only=True)
+    relation_count: int | None = field(default=None, kw_only=True)
 
     @property
     def too_few_relations(self) -> bool:
         """Whether the records are of too few relations for a verdict."""
-        return too_few(self.relations)
+        return too_few(self.relation_count)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Units:
 
     sums: Numbers
     sizes: Numbers
-    relations: int | None = None
+    relation_count: int | None = None
 
     @property
     def records(self) -> int:
@@ -76,7 +77,7 @@ class Units:
     @property
     def by_relation(self) -> bool:
         """Whether a unit is a relation."""
-        return self.relations is not None and not too_few(self.relations)
+        return self.relation_count is not None and not too_few(self.relation_count)
 
     @property
     def mean(self) -> float:
@@ -91,12 +92,12 @@ class Units:
         return replace(self, sums=extended_sums, sizes=extended_sizes)
 
 
-def too_few(relations: int | None) -> bool:
+def too_few(relation_count: int | None) -> bool:
     """Whether there are relations, but fewer than ``FEWEST``."""
-    return relations is not None and relations < FEWEST
+    return relation_count is not None and relation_count < FEWEST
 
 
-def relations_of(values: ArrayLike) -> int | None:
+def relation_count_of(values: ArrayLike) -> int | None:
     """How many relations the values that are not NaN are of; None where that is not known.
 
     The relations are in the index level ``relation``, where there is one.
@@ -111,14 +112,14 @@ def relations_of(values: ArrayLike) -> int | None:
 
 def units_of(values: ArrayLike) -> Units:
     """The units of a metric's values; NaN is omitted."""
-    relations = relations_of(values)
-    if isinstance(values, pd.Series) and relations is not None and not too_few(relations):
+    relation_count = relation_count_of(values)
+    if isinstance(values, pd.Series) and relation_count is not None and not too_few(relation_count):
         values_by_relation = values.dropna().astype(float).groupby(level="relation")
         relation_sums = np.asarray(values_by_relation.sum(), dtype=np.float64)
         relation_sizes = np.asarray(values_by_relation.size(), dtype=np.float64)
-        return Units(relation_sums, relation_sizes, relations)
+        return Units(relation_sums, relation_sizes, relation_count)
     record_values = without_nan(values)
-    return Units(record_values, np.ones(len(record_values)), relations)
+    return Units(record_values, np.ones(len(record_values)), relation_count)
 
 
 def standard_error(units: Units) -> tuple[float, float]:
@@ -221,18 +222,22 @@ def mean_above(values: ArrayLike, level: float, kind: Kind) -> Contrast:
     mean = interval(values, kind)
     difference = Estimate(mean.mean - level, mean.low - level, mean.high - level, mean.n)
     metric_units = units_of(values)
-    if metric_units.records < 2 or too_few(metric_units.relations):
-        return Contrast(difference, float("nan"), relations=metric_units.relations)
+    if metric_units.records < 2 or too_few(metric_units.relation_count):
+        return Contrast(difference, float("nan"), relation_count=metric_units.relation_count)
     if kind == "share" and not metric_units.by_relation:
         n = metric_units.records
         successes = metric_units.sums.sum()
         as_many = stats.beta.cdf(level, successes, n - successes + 1) if successes > 0 else 1.0
         as_few = stats.beta.sf(level, successes + 1, n - successes) if successes < n else 1.0
         return Contrast(
-            difference, min(1.0, 2 * float(min(as_many, as_few))), relations=metric_units.relations
+            difference,
+            min(1.0, 2 * float(min(as_many, as_few))),
+            relation_count=metric_units.relation_count,
         )
     tested_units = metric_units if kind == "number" else metric_units.extended(0.0, 1.0)
-    return Contrast(difference, _t_test(tested_units, level), relations=metric_units.relations)
+    return Contrast(
+        difference, _t_test(tested_units, level), relation_count=metric_units.relation_count
+    )
 
 
 def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
@@ -248,10 +253,10 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     know no changes but those that were seen. On zero's side it is not widened across zero where p < 0.05.
     """
     change = _changes(first, second)
-    relations = relations_of(change)
+    relation_count = relation_count_of(change)
     units = units_of(change)
     if not units.records:
-        return Contrast(_t_interval(units), float("nan"), relations=relations)
+        return Contrast(_t_interval(units), float("nan"), relation_count=relation_count)
     p_value, low_end, high_end = _sign_flips(units)
     pseudo_change = _PSEUDO_CHANGE[kind]
     widened = _t_interval(units.extended(pseudo_change, -pseudo_change) if pseudo_change else units)
@@ -267,10 +272,10 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     ):  # too few units to reject anything, or no change
         low_end = float("nan")
         high_end = float("nan")
-    if too_few(relations):
+    if too_few(relation_count):
         p_value = float("nan")
     difference = Estimate(units.mean, low_end, high_end, units.records)
-    return Contrast(difference, p_value, relations=relations)
+    return Contrast(difference, p_value, relation_count=relation_count)
 
 
 def post_stratified(values: pd.Series, shares: Mapping[str, float]) -> tuple[float, float]:
@@ -295,19 +300,21 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     fewest_records = min(first_units.records, second_units.records)
     mean = second_units.mean - first_units.mean
     relation_counts = [
-        units.relations for units in (first_units, second_units) if units.relations is not None
+        units.relation_count
+        for units in (first_units, second_units)
+        if units.relation_count is not None
     ]
-    relations = min(relation_counts, default=None)
+    relation_count = min(relation_counts, default=None)
     error, freedom = combined_error(standard_error(first_units), standard_error(second_units))
     if fewest_records < 2 or not error > 0:
         no_interval = Estimate(mean, float("nan"), float("nan"), fewest_records)
-        return Contrast(no_interval, float("nan"), relations=relations)
+        return Contrast(no_interval, float("nan"), relation_count=relation_count)
     half_width = float(stats.t.isf(LEVEL / 2, freedom)) * error
     p_value = 2 * float(stats.t.sf(abs(mean) / error, freedom))
-    if too_few(relations):
+    if too_few(relation_count):
         p_value = float("nan")
     difference = Estimate(mean, mean - half_width, mean + half_width, fewest_records)
-    return Contrast(difference, p_value, relations=relations)
+    return Contrast(difference, p_value, relation_count=relation_count)
 
 
 def detectable(*samples: ArrayLike) -> float:
@@ -318,7 +325,7 @@ def detectable(*samples: ArrayLike) -> float:
     """
     units_of_samples = [units_of(sample) for sample in samples]
     errors = [standard_error(units) for units in units_of_samples]
-    have_relations = not any(too_few(units.relations) for units in units_of_samples)
+    have_relations = not any(too_few(units.relation_count) for units in units_of_samples)
     differ = all(error > 1e-9 for error, _ in errors)
     if not (have_relations and differ):
         return float("nan")

@@ -65,7 +65,7 @@ class Evidence:
     def words(self) -> str:
         """The verdict, and why there is none where the records are of too few relations."""
         if self.contrast.too_few_relations:
-            return f"{INCONCLUSIVE} by relation ({self.contrast.relations} relations)"
+            return f"{INCONCLUSIVE} by relation ({self.contrast.relation_count} relations)"
         return self.verdict
 
 

@@ -117,8 +117,8 @@ def _by_graph(
         run_mode = mode or _drawn_mode(run)
         measures_of_methods = make_table(_terms_without_app([run], rule), mode=run_mode)
         kind = _kind_of_graph(run, run_mode)
-        counts = words_of_counts(measures_of_methods)
-        panels.append(GraphPanel(kind, model_of(run), counts, measures_of_methods))
+        counts_words = words_of_counts(measures_of_methods)
+        panels.append(GraphPanel(kind, model_of(run), counts_words, measures_of_methods))
     for model, measures_of_methods in paper_table.groupby("model"):
         panels.append(GraphPanel("the paper, pooled", str(model), "", measures_of_methods))
     return panels
@@ -257,7 +257,7 @@ def what_is_left(
     runs: Sequence[Run], *, mode: str = "independent", rule: Known = DEFAULT
 ) -> Figure:
     """Share of deep edits (Definition 2), and what is left of each kind of fact."""
-    measures = (tables.DEEP, *tables.KINDS)
+    measures = (tables.DEEP, *tables.FACT_KINDS)
     table = tables.measure_table(_terms_without_app(runs, rule), measures, mode=mode)
     titles = {
         "deep edits: share\nthat leave no chain": metrics.DEEP,

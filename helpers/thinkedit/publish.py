@@ -23,7 +23,7 @@ from helpers.thinkedit.knowgic import EditedGraph, load_aliases, load_edits
 from helpers.thinkedit.metrics import chain_index
 from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENCES
 from helpers.thinkedit.run import ThinkEditRun
-from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
+from helpers.thinkedit.scores import ANSWER_SAMPLING, SCORING_VERSION, TEXT_SAMPLING
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
@@ -72,8 +72,8 @@ def runs_of(
     drawn = {"temperature": params["temperature"], "seed": params["seed"]}
     if params["max_new_tokens"]:
         drawn["max_new_tokens"] = params["max_new_tokens"]
-    answers = ANSWERS if params["first_line"] else replace(ANSWERS, stop=None)
-    sampling = {"sampled": replace(answers, **drawn), "texts": replace(TEXTS, **drawn)}
+    answers = ANSWER_SAMPLING if params["first_line"] else replace(ANSWER_SAMPLING, stop=None)
+    sampling = {"sampled": replace(answers, **drawn), "texts": replace(TEXT_SAMPLING, **drawn)}
     return [
         ThinkEditRun(
             lm,
@@ -127,19 +127,23 @@ def parts_of(
         settings |= run.mode(mode).settings
         if not run.rivals:
             settings["rivals"] = False
-        stored = partial(rows, run, method, mode)
+        read_rows = partial(rows, run, method, mode)
         cases = [edit.case_id for edit in run.edits]
         name = str(TableKey(run.estimator, method, mode))
-        return Part(name, settings, partial(stored, make=True), stored, cases)
+        return Part(
+            name, settings, partial(read_rows, make=True), from_store=read_rows, cases=cases
+        )
 
     unedited = [part(run, "none", BEFORE) for run in runs]
-    unedited += [part(run.again(), "none", AGAIN) for run in runs if run.estimator == "sampled"]
+    unedited += [
+        part(run.second_draw(), "none", AGAIN) for run in runs if run.estimator == "sampled"
+    ]
     edited = [part(run, method, mode) for method, mode in product(editors, modes) for run in runs]
     return unedited + edited
 
 
-def _preset(model: str, preset: str, names: Collection[str]) -> dict[str, str]:
+def _preset(model: str, preset: str, table_names: Collection[str]) -> dict[str, str]:
     """The preset's words in captions, for the methods that the run has tables of."""
-    keys = [TableKey.parse(name) for name in names]
+    keys = [TableKey.parse(name) for name in table_names]
     methods = {key.method for key in keys if key.kind} - {"none"}  # "chains" has no kind
     return {"preset": preset_words(model, preset, sorted(methods))}

@@ -37,7 +37,7 @@ from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import EditedGraph
 from helpers.thinkedit.modes import MODES, PLACEBO, SEQUENCES, SEQUENTIAL
 from helpers.thinkedit.probes import Kinds, Probe
-from helpers.thinkedit.scores import ANSWERS, SCORING_VERSION, TEXTS
+from helpers.thinkedit.scores import ANSWER_SAMPLING, SCORING_VERSION, TEXT_SAMPLING
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ThinkEditRun:
     layout: str = "2025-06"
     estimator: str = "exact"  # or "sampled" (share of responses), "texts" (about each subject)
     samples: int = 5  # responses or texts
-    sampling: Sampling | None = None  # by default ``ANSWERS`` or ``TEXTS``
+    sampling: Sampling | None = None  # by default ``ANSWER_SAMPLING`` or ``TEXT_SAMPLING``
     seed: int = 0  # draws the targets of deep edits and further orders, and chooses placebos
     chunk: int = 7
     rivals: bool = True  # most of the scoring; the default rule for known facts needs none
@@ -62,7 +62,7 @@ class ThinkEditRun:
     @property
     def drawn(self) -> Sampling:
         """How responses or texts are drawn."""
-        return self.sampling or (TEXTS if self.estimator == "texts" else ANSWERS)
+        return self.sampling or (TEXT_SAMPLING if self.estimator == "texts" else ANSWER_SAMPLING)
 
     @cached_property
     def kinds(self) -> Kinds:
@@ -87,7 +87,7 @@ class ThinkEditRun:
         pairs = zip(self.edits, indices, strict=True)
         return {edit.case_id: self.edits[index] for edit, index in pairs}
 
-    def again(self) -> ThinkEditRun:
+    def second_draw(self) -> ThinkEditRun:
         """A copy that draws other random numbers, which shows what two draws of one model differ by."""
         return replace(self, sampling=replace(self.drawn, seed=self.drawn.seed + 1))
 

@@ -27,8 +27,8 @@ from helpers.thinkedit.probes import Probe
 # By estimator; raise a number when what it scores, or how, changes.
 SCORING_VERSION = {"exact": 4, "sampled": 3, "texts": 2}
 ESTIMATORS = tuple(SCORING_VERSION)
-ANSWERS = Sampling(max_new_tokens=24, stop="\n")
-TEXTS = Sampling(max_new_tokens=60, chat=False)
+ANSWER_SAMPLING = Sampling(max_new_tokens=24, stop="\n")
+TEXT_SAMPLING = Sampling(max_new_tokens=60, chat=False)
 EXACT_COLUMNS = (
     "case_id", "form", "item", "original_sum", "original_tokens", "original_named", "other_sum",
     "other_tokens", "other_named", "rival", "rival_sum",

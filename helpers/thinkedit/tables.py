@@ -52,7 +52,7 @@ from helpers.thinkedit.metrics import (
 )
 from helpers.thinkedit.modes import AGAIN, BEFORE, PLACEBO, SEQUENCES
 
-KEYS = ["model", "method"]
+METHOD_KEYS = ["model", "method"]
 STEPS = (OVERALL, "1", "2", "3", "4", "5")
 MEASURES = ("IFR", "CKP")
 SHARES = ("Efficacy", "Generalisation", "Specificity")
@@ -61,7 +61,7 @@ LONGER = "2 or more"
 PLACEBO_MEASURES = ("IFR", OWN, "CKP")
 ORDER_MEASURES = ("Efficacy", "IFR", "CKP")
 UNEDITED_AGAIN = "unedited, again"  # a method's name: what a second draw keeps of the first
-KINDS = (DIRECT, OWN, "CKP")  # facts by what they are about
+FACT_KINDS = (DIRECT, OWN, "CKP")  # facts by what they are about
 UNDERTRAINED = "MEND: undertrained, the validation loss of the packaged networks was still falling"
 _DRAWN = ("samples", "temperature", "seed", "max_new_tokens", "first_line")  # of samples and texts
 _FORMS = {"fact": "object asked", "reverse": "subject asked", "yes_no": "yes or no"}
@@ -151,7 +151,7 @@ def terms_of_runs(
             else:
                 tables_of_methods.append(measure_terms.assign(method=key.method, mode=key.mode))
     if not tables_of_methods:
-        return Table(columns=[*KEYS, "mode", "measure"], dtype=str)
+        return Table(columns=[*METHOD_KEYS, "mode", "measure"], dtype=str)
     return pd.concat(tables_of_methods, ignore_index=True)
 
 
@@ -189,7 +189,7 @@ def by_method(measure_terms: Table, mode: str) -> dict[tuple[str, str], Table]:
     of_mode = measure_terms[measure_terms["mode"] == mode]
     if of_mode.empty:
         raise ArchiveError(f"no results of mode {mode!r}; there are {set(measure_terms['mode'])}")
-    terms_by_method = of_mode.groupby(KEYS)
+    terms_by_method = of_mode.groupby(METHOD_KEYS)
     return {(str(model), str(method)): of_method for (model, method), of_method in terms_by_method}
 
 
@@ -233,7 +233,7 @@ def app_table(terms_without_app: Table, terms_with_app: Table, *, mode: str) -> 
     """Each method that has both, without and with APP, on the same edits: IFR and CKP next to the efficacy
     that they cost.
     """
-    edit_columns = [*KEYS, "mode", "edit"]
+    edit_columns = [*METHOD_KEYS, "mode", "edit"]
     edits_of_both = (
         terms_without_app[edit_columns].merge(terms_with_app[edit_columns]).drop_duplicates()
     )
@@ -243,7 +243,7 @@ def app_table(terms_without_app: Table, terms_with_app: Table, *, mode: str) -> 
         for side, terms_of_side in terms_by_side.items()
     ]
     both_sides = in_papers_order(pd.concat(tables_of_sides, ignore_index=True))
-    both_sides.insert(len(KEYS), "APP", both_sides.pop("APP"))
+    both_sides.insert(len(METHOD_KEYS), "APP", both_sides.pop("APP"))
     return both_sides
 
 
@@ -369,7 +369,7 @@ def orders_table(measure_terms: Table) -> Table:
                 measure_table(measure_terms, ORDER_MEASURES, mode=mode).assign(order=order)
             )
     rows_of_orders = in_papers_order(pd.concat(tables_of_orders, ignore_index=True))
-    order_count = rows_of_orders.groupby(KEYS)["order"].transform("size")
+    order_count = rows_of_orders.groupby(METHOD_KEYS)["order"].transform("size")
     return rows_of_orders[order_count > 1].reset_index(drop=True)
 
 
@@ -378,7 +378,7 @@ def order_lines(measure_terms: Table) -> list[str]:
     difference; last, how many orders the others have.
     """
     lines = []
-    for (model, method), orders in orders_table(measure_terms).groupby(KEYS, sort=False):
+    for (model, method), orders in orders_table(measure_terms).groupby(METHOD_KEYS, sort=False):
         ranges_in_words = []
         for measure in ORDER_MEASURES:
             lowest = orders[measure].min()
@@ -436,7 +436,16 @@ def order_differences(measure_terms: Table, *, than: str) -> ShownTable:
                         p_value,
                     )
                 )
-    column_names = [*KEYS, "measure", "pairs", "lowest", "highest", "edits", "verdict", "Holm"]
+    column_names = [
+        *METHOD_KEYS,
+        "measure",
+        "pairs",
+        "lowest",
+        "highest",
+        "edits",
+        "verdict",
+        "Holm",
+    ]
     return _with_note_on_mend(_with_holm(Table(tested_rows, columns=column_names)))
 
 
@@ -497,7 +506,7 @@ def _table_of_tests(
                     could_show,
                 )
             )
-    column_names = [*KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
+    column_names = [*METHOD_KEYS, "measure", "difference", "edits", "verdict", "Holm", "could show"]
     table = _with_holm(Table(tested_rows, columns=column_names))
     return _with_note_on_mend(with_power(table, table["could show"], table["edits"], digits=2))
 
@@ -606,7 +615,7 @@ def form_table(runs: Sequence[Run], *, mode: str) -> Table:
             "no run asks for subjects, or with yes or no: publish with KnowGIC's edits"
         )
     return in_papers_order(
-        pd.concat(tables_of_methods)[[*KEYS, *_FORMS.values(), "edits", "facts"]]
+        pd.concat(tables_of_methods)[[*METHOD_KEYS, *_FORMS.values(), "edits", "facts"]]
     )
 
 
@@ -632,7 +641,7 @@ def text_table(runs: Sequence[Run], *, mode: str) -> Table:
         [run.joined("texts").assign(model=run.about.source["model"]) for run in runs]
     )
     of_mode = text_scores[text_scores["mode"].isin([BEFORE, mode])]
-    texts_by_method = of_mode.rename(columns={"fluency_averaged": "fluency"}).groupby(KEYS)
+    texts_by_method = of_mode.rename(columns={"fluency_averaged": "fluency"}).groupby(METHOD_KEYS)
     means = texts_by_method[["fluency", "consistency"]].mean()
     return in_papers_order(means.assign(n=texts_by_method.size()).reset_index())
 
@@ -641,7 +650,7 @@ def paper_techniques(*names: str) -> Table:
     """The paper's Tables 5 and 6 in the form of ``technique_table``, or "thinkedit_repository"'s numbers."""
     table_names = names or ("thinkedit_table_5", "thinkedit_table_6")
     printed_numbers = pd.concat([published_table(table_name) for table_name in table_names])
-    by_measure = printed_numbers.pivot(index=KEYS, columns="metric", values="value")
+    by_measure = printed_numbers.pivot(index=METHOD_KEYS, columns="metric", values="value")
     measure_titles = {
         "ifr": "IFR",
         "ckp": "CKP",
@@ -655,7 +664,7 @@ def paper_techniques(*names: str) -> Table:
 def paper_lengths() -> Table:
     """The paper's Table 10 in the form of ``length_table``; two steps and more by Definition 3."""
     printed_numbers = published_table("thinkedit_table_10").query("metric == 'ifr'")
-    by_steps = printed_numbers.pivot(index=KEYS, columns="steps", values="value")
+    by_steps = printed_numbers.pivot(index=METHOD_KEYS, columns="steps", values="value")
     weights = chain_length_table().loc["paper", list(STEPS[2:])] / np.sqrt([2, 3, 4, 5])
     ifr_of_longer = by_steps[list(STEPS[2:])] @ weights / weights.sum()
     by_steps = by_steps.reindex(columns=list(STEPS)).assign(**{LONGER: ifr_of_longer})
@@ -669,13 +678,13 @@ def scalability_table() -> Table:
     printed_numbers = published_table("thinkedit_scalability")
     column_names = printed_numbers["steps"].where(printed_numbers["metric"] != "ckp", "CKP")
     by_column = printed_numbers.assign(column=column_names).pivot(
-        index=KEYS, columns="column", values="value"
+        index=METHOD_KEYS, columns="column", values="value"
     )
     chain_counts = by_column.loc[[("", "")]].rename({"": "chains"}, level="model")
     chain_counts[OVERALL] = chain_counts[list(STEPS[1:])].sum(axis=1)
     rows_of_methods = in_papers_order(by_column.drop(("", "")).reset_index())
     both_tables = pd.concat([chain_counts.reset_index(), rows_of_methods], ignore_index=True)
-    return both_tables[[*KEYS, *STEPS, "CKP"]]
+    return both_tables[[*METHOD_KEYS, *STEPS, "CKP"]]
 
 
 def chain_length_table() -> Table:
@@ -707,7 +716,7 @@ def as_text(table: Table, *, digits: int = 2) -> ShownTable:
     """
     shown_columns: dict[str, Sequence[str] | pd.Series] = {}
     shown_columns |= {
-        measure: table[measure] for measure in (*KEYS, "order", "APP") if measure in table
+        measure: table[measure] for measure in (*METHOD_KEYS, "order", "APP") if measure in table
     }
     measures = [
         str(column).removesuffix(" terms") for column in table if str(column).endswith(" terms")

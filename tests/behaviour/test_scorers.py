@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.behaviour import agreement, publish, scorers
+from helpers.behaviour import agreement, figures, publish, scorers
 from helpers.behaviour.figures import scorer_panels
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
@@ -72,7 +73,7 @@ def test_batched_equals_one_by_one_and_is_stored(asked, editor, tmp_path, monkey
 
 
 def test_the_key_has_the_wordings_and_the_sampling(asked, monkeypatch):
-    ways = (asked, asked.again(), replace(asked, samples=3))
+    ways = (asked, asked.second_draw(), replace(asked, samples=3))
     folders = [way.evaluation().results.folder for way in ways]
     monkeypatch.setitem(scorers.WORDINGS, "yes", "{prompt} {0}?")
     assert len({*folders, asked.evaluation().results.folder}) == 4
@@ -122,6 +123,20 @@ def test_where_no_correlation_is_tested_none_is_detectable():
     table = pd.DataFrame(dict.fromkeys(("AFF_hard", "ANF_hard", "recall", "new_hard"), numbers))
     found = agreement.prediction_table({"unedited": 0 * table, "ROME": table}).table
     assert found[["detectable", "Holm"]].to_numpy().tolist() == 2 * [["–", "–"]]
+
+
+def test_a_state_without_a_scorer_leaves_its_row_of_the_panel_empty():
+    success = pd.DataFrame({"ES": [0.0, 1.0], "yes": [0.0, 1.0]})
+    states = {"unedited": success[["ES"]], "ROME": success, "MEMIT": success[["ES"]]}
+    _, panels = plt.subplots(1, 2)
+    figures._draw_scorers(panels, {"ES": "", "yes": ""}, states)
+    heights = [axes.lines[0].get_ydata().tolist() for axes in panels]
+    assert heights == [[2, 1, 0], [1]]
+
+
+def test_a_figure_says_which_methods_its_title_leaves_out():
+    states = dict.fromkeys(("unedited", "ROME", "MEMIT", "PRUNE", "KN"), pd.DataFrame())
+    assert figures._states_in_title(states) == ["ROME", "MEMIT"]
 
 
 def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatch):

@@ -114,6 +114,6 @@ def test_coverage_counts_what_intervals_hold() -> None:
     sample = coverage.drawn(source, 9, np.random.default_rng(0), relations=9)
     again = statistics.units_of(coverage.as_records(sample))
     assert again.mean == pytest.approx(sample.mean)
-    assert again.relations == 9
+    assert again.relation_count == 9
     assert coverage.covered(coverage.ours(source, "share"), source.mean)[0] == 1
     assert coverage.covered((0.6, 0.9), 0.5) == (0, pytest.approx(0.3))

@@ -151,7 +151,7 @@ def test_a_run_is_published_resumed_and_shown(benchmark, tiny, tmp_path, monkeyp
     editor = InContext(lm, InContextHyperparameters())
     evaluation = Evaluation(lm, benchmark, ResultsStore(tmp_path / "store"), editor)
     assert evaluation.missing() == [4, 7]
-    assert evaluation.before_and_after(stored_only=True).empty
+    assert evaluation.before_and_after(from_store_only=True).empty
     archive = Archive(tmp_path / "archive")
     relations = {case.case_id: benchmark.relation(case) for case in benchmark.cases}
     about = About(evaluation.source, caption={"relations": relations})

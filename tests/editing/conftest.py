@@ -14,7 +14,7 @@ from helpers.editing.corpus import TextCorpus
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EDITORS
 from helpers.editing.mend import Hypernetwork, contributes
-from helpers.editing.moments import SecondMoment, second_moment
+from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
@@ -61,7 +61,7 @@ def moments_of(
     def measure(lm: LanguageModel) -> dict[int, SecondMoment]:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HELPERS_CACHE", str(tmp_path_factory.getbasetemp() / "moments"))
-            return second_moment(lm, (1, 2), TextCorpus(text, 64))
+            return second_moments(lm, (1, 2), TextCorpus(text, 64))
 
     return measure
 

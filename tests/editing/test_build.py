@@ -76,7 +76,7 @@ def named(tiny, moments_of, monkeypatch):
     """A tiny model under an embedded model's name, its statistics and contexts made here."""
     model = tiny("llama")
     monkeypatch.setattr(
-        build, "second_moment", lambda lm, layers, _: {n: moments_of(lm)[n] for n in layers}
+        build, "second_moments", lambda lm, layers, _: {n: moments_of(lm)[n] for n in layers}
     )
     monkeypatch.setattr(
         build, "context_templates", lambda *_, **__: ContextTemplates((("{}", "So. {}"),))

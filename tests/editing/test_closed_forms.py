@@ -166,8 +166,8 @@ def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) ->
         assert not torch.allclose(step[module].dense(), forgetful[module].dense(), rtol=1e-3)
         # What the first edit wrote at its key is disturbed less than without the history.
         key = history[layer].T.float()
-        disturbed = step[module].rows(key).norm() / step[module].norm()
-        assert disturbed < forgetful[module].rows(key).norm() / forgetful[module].norm()
+        disturbed = step[module].contribution(key).norm() / step[module].norm()
+        assert disturbed < forgetful[module].contribution(key).norm() / forgetful[module].norm()
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "gemma3"])
@@ -185,7 +185,7 @@ def test_rome_maps_its_key_to_the_optimised_value(
     (keys,) = seen[module]
     key = keys[0] if name == "rome" else torch.tensor(editor.contexts.weights) @ keys
     with torch.no_grad():
-        value = model.module(module)(key[None])[0] + update[module].rows(key)
+        value = model.module(module)(key[None])[0] + update[module].contribution(key)
     torch.testing.assert_close(value, found.initial + found.delta, rtol=1e-4, atol=1e-4)
     direction = update[module].right[:, 0]
     assert float(direction.norm()) == pytest.approx(1)

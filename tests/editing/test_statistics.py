@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 from helpers.editing import moments as module
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
-from helpers.editing.moments import SecondMomentError, second_moment
+from helpers.editing.moments import SecondMomentError, second_moments
 from helpers.models.tokens import prompt_ids
 
 
@@ -47,7 +47,7 @@ def keys_of(model, documents: list[list[int]], layer: int) -> torch.Tensor:
 def test_second_moment_is_the_uncentred_mean(tiny, monkeypatch, text, architecture):
     model = tiny(architecture)
     monkeypatch.setattr(module, "TOKENS", 120)
-    moments = second_moment(model, [0, 2], text)
+    moments = second_moments(model, [0, 2], text)
     for layer, moment in moments.items():
         keys = keys_of(model, list(text.documents(model)), layer)
         torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
@@ -67,7 +67,7 @@ def test_documents_are_read_after_what_stands_before_every_prompt(tiny, tmp_path
     )
     model = replace(plain, tokenizer=tokenizer)
     assert prompt_ids(model, "Paris")[0] == 7
-    (moment,) = second_moment(model, [1], text).values()
+    (moment,) = second_moments(model, [1], text).values()
     keys = keys_of(plain, [[7, *document] for document in text.documents(plain)], 1)
     torch.testing.assert_close(moment.matrix, keys.T @ keys / len(keys), atol=1e-5, rtol=1e-4)
     assert (moment.tokens, moment.corpus) == (len(keys), f"{text.name}-bos")
@@ -94,21 +94,21 @@ def test_an_interrupted_computation_resumes(tiny, tmp_path, text, monkeypatch):
     monkeypatch.setattr(module, "TOGETHER", 1)
     monkeypatch.setattr(module, "TOKENS", 50)
     with pytest.raises(KeyboardInterrupt):
-        second_moment(model, [1], text)
-    found = second_moment(model, [1], text)
+        second_moments(model, [1], text)
+    found = second_moments(model, [1], text)
     batches = len(list(text.documents(model)))
     assert len(calls) == batches + 1  # the one that was interrupted
     assert not list((tmp_path / "cache").rglob("*.partial-*"))
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "another"))
     monkeypatch.setattr(module, "TOKENS", 100)
-    whole = second_moment(model, [1], text)
+    whole = second_moments(model, [1], text)
     torch.testing.assert_close(found[1].matrix, whole[1].matrix, atol=1e-5, rtol=1e-4)
 
 
 def test_too_few_tokens_are_singular(tiny, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("too short")
-    moments = second_moment(tiny("llama"), [1], TextCorpus(path))
+    moments = second_moments(tiny("llama"), [1], TextCorpus(path))
     with pytest.raises(SecondMomentError, match="use more tokens"):
         moments[1].solve(torch.ones(48))
 
@@ -138,7 +138,7 @@ def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PACKAGED", tmp_path / "packaged")
     model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
-    made = second_moment(model, [1], corpus)[1]
+    made = second_moments(model, [1], corpus)[1]
     (root,) = (tmp_path / "cache" / "second_moments" / made.fingerprint).iterdir()
     path = tmp_path / "packaged" / "samples" / root.parent.name / root.name / "layer1.safetensors"
     path.parent.mkdir(parents=True)
@@ -153,6 +153,6 @@ def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monk
     for file in root.iterdir():
         file.unlink()
     monkeypatch.setattr(module, "_summed_keys", None)  # nothing is made
-    again = second_moment(model, [1], corpus)[1]
+    again = second_moments(model, [1], corpus)[1]
     assert torch.equal(again.matrix, made.matrix)
     assert (again.tokens, again.corpus) == (made.tokens, made.corpus)

@@ -29,7 +29,7 @@ def deltas(out: int, width: int) -> list[Delta]:
 def test_rows_norm_and_shape_follow_from_the_dense_form(kind):
     delta = deltas(5, 11)[kind]
     x = torch.randn(2, 3, 11)
-    torch.testing.assert_close(delta.rows(x), x @ delta.dense().T)
+    torch.testing.assert_close(delta.contribution(x), x @ delta.dense().T)
     assert delta.shape == tuple(delta.dense().shape)
     assert delta.norm() == pytest.approx(float(delta.dense().norm()), rel=1e-5)
 

@@ -12,7 +12,7 @@ from helpers import UserError
 from helpers import kept as keeping
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.interventions import Dense
-from helpers.editing.moments import second_moment
+from helpers.editing.moments import second_moments
 from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import DamagedError
 from helpers.models.architectures import ModelError
@@ -36,7 +36,7 @@ def test_damaged_second_moments_are_reported_and_made_again(tmp_path, tiny, monk
     text.write_text("Knowledge is a list, not a slot. " * 20)
 
     def made() -> torch.Tensor:
-        return second_moment(tiny("llama"), [1], TextCorpus(text, segment=50))[1].matrix
+        return second_moments(tiny("llama"), [1], TextCorpus(text, segment=50))[1].matrix
 
     expected = made().clone()
     (path,) = (tmp_path / "files").rglob("layer1-*.safetensors")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from helpers.klob.metrics import (
-    Units,
+    UnitIndices,
     candidate_similarity,
     edit_gains,
     example_similarities,
@@ -28,17 +28,17 @@ from helpers.klob.metrics import (
 from helpers.klob.tables import locality_text
 
 
-def sets_of(*members: str) -> list[Units]:
+def sets_of(*members: str) -> list[UnitIndices]:
     """Located sets written as words: "ab" locates units a and b of eight."""
     return [np.array(["abcdefgh".index(unit) for unit in word]) for word in members]
 
 
-def random_sets(seed: int, sentences: int, units: int, share: float) -> list[Units]:
+def random_sets(seed: int, sentences: int, units: int, share: float) -> list[UnitIndices]:
     scores = np.random.default_rng(seed).normal(size=(sentences, units))
     return [located_units(row, (share,))[0] for row in scores]
 
 
-def rsim(sets: list[Units], examples: np.ndarray, subtask: str) -> np.ndarray:
+def rsim(sets: list[UnitIndices], examples: np.ndarray, subtask: str) -> np.ndarray:
     similarities = similarity_matrix(sets)
     candidate = candidate_similarity(similarities, examples, subtask)
     return relative_similarity(candidate, pairwise_baseline(similarities, examples))

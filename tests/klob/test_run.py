@@ -159,7 +159,7 @@ def test_a_plan_resumes_inside_a_subtask_and_reads_what_is_finished(
     how: Any = {"store": store, "permutations": 9}
     with pytest.raises(KeyboardInterrupt):
         run_locators(model, *plan, **how)
-    assert run_locators(model, *plan, **how, stored_only=True)["sentences"].empty
+    assert run_locators(model, *plan, **how, from_store_only=True)["sentences"].empty
     left[0] = 7 + 12 + 6  # 5 of the 12 sentences of c are there; 12 of r, 6 of u
     tables = run_locators(model, *plan, **how)
     left[0] = 0  # nothing may be computed again

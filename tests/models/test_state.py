@@ -14,7 +14,7 @@ from helpers import models
 from helpers.editing.build import build_editor
 from helpers.editing.corpus import SelfCorpus
 from helpers.editing.interventions import Delta
-from helpers.editing.moments import second_moment
+from helpers.editing.moments import second_moments
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import apply
 from helpers.facts import Fact, edit_facts
@@ -159,7 +159,7 @@ def test_models_scores_and_statistics_are_the_same_in_every_session(tmp_path, ca
         queries = encode(lm, [Sentence("The capital of Peru is _", "Lima", "Peru")])
         named = [name for name in LOCATORS if name != "fisher"]
         found = [make_locator(name).scores(lm, queries) for name in named]
-        moment = second_moment(lm, [1], SelfCorpus(4, 32))[1].matrix
+        moment = second_moments(lm, [1], SelfCorpus(4, 32))[1].matrix
         return lm, [scored(lm), moment.clone().numpy(), *found]
 
     cache("usual")
@@ -188,7 +188,7 @@ def test_a_model_in_training_mode_gives_the_results_of_evaluation(dropping, cach
     def results() -> list[Any]:
         named = ("knowledge-neurons", "gradient-weight", "causal-tracing")
         found = [make_locator(name).scores(dropping, queries) for name in named]
-        moment = second_moment(dropping, [1], SelfCorpus(4, 32))[1].matrix.numpy()
+        moment = second_moments(dropping, [1], SelfCorpus(4, 32))[1].matrix.numpy()
         return [scored(dropping), moment, *found, *edited(dropping, "ft-m")]
 
     cache("evaluation")

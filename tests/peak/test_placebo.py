@@ -45,13 +45,13 @@ def test_a_record_is_scored_under_another_records_edit(placebo, editor):
 
 
 def test_a_placebo_is_kept_apart_from_the_edits_and_made_once(placebo, editor, monkeypatch):
-    assert placebo.scores(editor, stored_only=True).empty
+    assert placebo.scores(editor, from_store_only=True).empty
     first = placebo.scores(editor)
     own = placebo.run.scores(editor)
     assert not np.allclose(first["sum_after"], own["sum_after"])
     monkeypatch.setattr(Rome, "edit", lambda *_: pytest.fail("made again"))
     pd.testing.assert_frame_equal(placebo.scores(editor), first)
-    pd.testing.assert_frame_equal(placebo.scores(editor, stored_only=True), first)
+    pd.testing.assert_frame_equal(placebo.scores(editor, from_store_only=True), first)
     other = PeakPlacebo(placebo.run, seed=1)
     assert other.edited_instead != placebo.edited_instead
 

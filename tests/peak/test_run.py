@@ -58,12 +58,12 @@ def test_questions_and_keys_are_in_one_order(data):
 
 
 def test_run_is_scored_stored_and_resumed(run, editor, monkeypatch):
-    assert run.scores(editor, stored_only=True).empty
+    assert run.scores(editor, from_store_only=True).empty
     first = run.scores(editor)
     assert set(metrics_table(first).index) == {record.case_id for record in run.data.records}
     monkeypatch.setattr(evaluation, "score_cases", None)  # anything computed again would fail
     pd.testing.assert_frame_equal(run.scores(editor), first)
-    pd.testing.assert_frame_equal(run.scores(editor, stored_only=True), first)
+    pd.testing.assert_frame_equal(run.scores(editor, from_store_only=True), first)
     assert run.edits(editor)["steps"].tolist() == [3, 3, 3]
 
 

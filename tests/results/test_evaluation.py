@@ -201,10 +201,10 @@ def test_cases_are_refused_before_the_first_edit(evaluation, editor, path, words
 
 
 def test_what_is_stored_needs_no_model(evaluation, monkeypatch):
-    assert evaluation.before_and_after(stored_only=True).empty
+    assert evaluation.before_and_after(from_store_only=True).empty
     table = evaluation.before_and_after()
     monkeypatch.setattr(module, "score_answers", None)  # anything computed would fail
-    pd.testing.assert_frame_equal(evaluation.before_and_after(stored_only=True), table)
+    pd.testing.assert_frame_equal(evaluation.before_and_after(from_store_only=True), table)
 
 
 def test_tables_of_several_scores_are_joined():

@@ -86,9 +86,9 @@ def test_another_source_or_preset_or_fewer_records_are_refused_before_anything_i
 def test_finished_stores_what_is_there_and_makes_nothing(into):
     made = []
     with pytest.raises(UserError, match="nothing of run is finished"):
-        publish(into, part(made, "a", 1, 2, finished=()), part(made, "b", 1), stored_only=True)
+        publish(into, part(made, "a", 1, 2, finished=()), part(made, "b", 1), from_store_only=True)
     assert not into.root.exists()
-    publish(into, part(made, "a", 1, 2, finished=(2,)), part(made, "b", 1), stored_only=True)
+    publish(into, part(made, "a", 1, 2, finished=(2,)), part(made, "b", 1), from_store_only=True)
     assert not made
     assert {name: len(table) for name, table in into.get("run").tables.items()} == {"a": 1}
     publish(into, part(made, "a", 1, 2, finished=(2,)), part(made, "b", 1))

@@ -24,7 +24,7 @@ from helpers.results.statistics import (
     positive_interval,
     post_stratified,
     ratio_interval,
-    relations_of,
+    relation_count_of,
     share_interval,
     standard_error,
     units_of,
@@ -98,22 +98,22 @@ def test_a_fractions_interval_has_a_width_where_all_values_are_equal() -> None:
 def test_units_are_relations_where_there_are_enough() -> None:
     groups = {f"P{number}": [0.5] for number in range(FEWEST - 1)}
     few, enough = by_relation(groups), by_relation({**groups, "P47": [0.1, 0.9, 0.8]})
-    assert (units_of(few).relations, units_of(few).by_relation) == (7, False)
+    assert (units_of(few).relation_count, units_of(few).by_relation) == (7, False)
     assert units_of(few).sizes.tolist() == [1] * 7
-    assert (units_of(enough).relations, units_of(enough).by_relation) == (8, True)
+    assert (units_of(enough).relation_count, units_of(enough).by_relation) == (8, True)
     assert sorted(units_of(enough).sizes) == [1] * 7 + [3]
     assert units_of(enough).mean == pytest.approx(enough.mean())
-    assert units_of([1.0, NAN]).relations is None
+    assert units_of([1.0, NAN]).relation_count is None
 
 
 def test_records_of_unknown_relations_are_tested_by_record() -> None:
     """A run whose records have no known relation is no run of zero relations."""
     index = pd.MultiIndex.from_product([range(10), [float("nan")]], names=["case_id", "relation"])
     first, second = pd.Series(0.0, index), pd.Series(np.arange(1.0, 11.0), index)
-    assert relations_of(second) is None
+    assert relation_count_of(second) is None
     by_record = paired(first.to_numpy(), second.to_numpy(), "number")
     assert paired(first, second, "number") == by_record
-    assert relations_of(second.where(second < 0)) == 0  # no value is of no relation
+    assert relation_count_of(second.where(second < 0)) == 0  # no value is of no relation
 
 
 def test_the_robust_error_of_relations_of_one_record_is_the_usual_one() -> None:
@@ -201,7 +201,7 @@ def test_relations_are_flipped_as_a_whole() -> None:
     before = by_relation({**groups, "P47": [1.0] * 10})
     after = before * 0
     found = paired(before, after, "share")
-    assert (found.p_value, found.relations) == (1, 10)
+    assert (found.p_value, found.relation_count) == (1, 10)
     assert paired(before.to_numpy(), after.to_numpy(), "share").p_value < 0.01
 
 

@@ -49,7 +49,7 @@ def test_targets_are_plausible_and_drawn_by_the_seed(tiny, edits):
 
     def drawn(seed):
         ((request,),) = deep_edits(model, edits[:1], kinds, seed=seed)
-        return request.questions[-1][1]
+        return request.prompts_with_targets[-1][1]
 
     targets = [drawn(seed) for seed in range(20)]
     assert set(targets) <= plausible
@@ -63,9 +63,9 @@ def test_questions_that_begin_alike_share_a_request(tiny, edits):
     edit = replace(edits[0], chains=(*edits[0].chains, Chain((other, friend.facts[1]))))
     kinds = {"who": frozenset({"Bo", "Di", "Flo", "Gus"})}
     ((first, second),) = deep_edits(tiny("llama"), [edit], kinds)
-    assert first.questions[0] == ("{} lives in", "Oslo")
-    assert [prompt for prompt, _ in first.questions[1:]] == ["{}'s friend is"]
-    assert [prompt for prompt, _ in second.questions] == ["The rival of {} is"]
+    assert first.prompts_with_targets[0] == ("{} lives in", "Oslo")
+    assert [prompt for prompt, _ in first.prompts_with_targets[1:]] == ["{}'s friend is"]
+    assert [prompt for prompt, _ in second.prompts_with_targets] == ["The rival of {} is"]
     assert (first.record, second.record) == ("1", "1")
 
 

@@ -314,7 +314,7 @@ def publishing(tiny, edits, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
 
-    def published(editor, *, stored_only=False, **given):
+    def published(editor, *, from_store_only=False, **given):
         monkeypatch.setattr(publish, "load", lambda *_, **__: editor.lm)
         monkeypatch.setattr(publish, "build_editor", lambda *a, **k: editor)
         asked = {
@@ -324,7 +324,7 @@ def publishing(tiny, edits, tmp_path, monkeypatch):
             "modes": ["independent"],
             **given,
         }
-        publish_parts(publish.publication(asked), into, stored_only=stored_only)
+        publish_parts(publish.publication(asked), into, from_store_only=from_store_only)
         return into.runs()[0]
 
     return published
@@ -384,11 +384,11 @@ def test_where_responses_are_drawn_the_unedited_model_is_drawn_twice(tiny, publi
 
 def test_what_is_finished_is_published_without_an_edit(tiny, publishing):
     editor = RandomEditor(tiny("llama"))
-    run = publishing(editor, stored_only=True)
+    run = publishing(editor, from_store_only=True)
     assert set(run.joined("exact")["mode"]) == {"before"}
     publishing(editor, first=1)
     made = editor.calls
-    run = publishing(editor, stored_only=True)
+    run = publishing(editor, from_store_only=True)
     assert editor.calls == made
     assert run.tables["exact: rome, independent"]["case_id"].nunique() == 1
 

@@ -169,7 +169,7 @@ def test_facts_are_counted_by_what_they_are_about(model):
     name = f"recalled-{model}"
     run = archive("thinkedit").get(f"{model}_{name}")
     facts = facts_of(run, "memit", mode="independent").set_index(["case_id", "item"])
-    kinds = list(tables.KINDS)
+    kinds = list(tables.FACT_KINDS)
     ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
     for edit in knowgic.load_edits(name):
         for item, fact in enumerate(edit.facts):

@@ -26,7 +26,7 @@ from helpers.triples.templates import SLOT, PromptTemplates, templates_of
 
 HUB = 400  # neighbours of an entity with more links share little
 LONGEST_LABEL = 60  # characters
-STEPS = (
+SAMPLING_STEPS = (
     "relation has templates",
     "subjects distinct by name",
     "new answer after the cut-off",
@@ -88,7 +88,7 @@ class Built:
         """Facts left after each step that loses any, in the order of the steps."""
         facts_left = len(self.records) + sum(self.lost.values())
         funnel_rows = [("facts (subject, relation)", facts_left)]
-        for step in (step for step in STEPS if step in self.lost):
+        for step in (step for step in SAMPLING_STEPS if step in self.lost):
             facts_left -= self.lost[step]
             funnel_rows.append((step, facts_left))
         return funnel_rows
@@ -316,7 +316,7 @@ class _Maker:
             )
             answer_fields = (correct_labels[0], correct_labels, *false_lists, paraphrases, locality)
             return PeakRecord(0, key[1], prompt, subject, target_label, *answer_fields)
-        return max(failed_steps, key=STEPS.index)
+        return max(failed_steps, key=SAMPLING_STEPS.index)
 
     def locality(
         self, fact: Key, correct: Collection[str], target_label: str, rng: random.Random

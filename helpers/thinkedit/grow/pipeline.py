@@ -534,15 +534,15 @@ def reasoned(grown: Sequence[Growth]) -> pd.DataFrame:
             "links on chains": {step.key for chain in growth.chains for step in chain},
         }
         for stage, keys in keys_by_stage.items():
-            stated_keys = keys & growth.reasoned & growth.offered
-            keys_in_store = keys & growth.proposed
+            reasoned_keys = keys & growth.reasoned & growth.offered
+            keys_in_triple_store = keys & growth.proposed
             rows_of_stages.append(
                 (
                     stage,
                     len(keys),
-                    len(stated_keys),
-                    len(stated_keys - growth.proposed),
-                    len(keys_in_store),
+                    len(reasoned_keys),
+                    len(reasoned_keys - growth.proposed),
+                    len(keys_in_triple_store),
                 )
             )
     column_names = ["stage", "facts", "reasoned", "reasoned only", "in the store"]
