@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.identity import CheckpointDigests
 from helpers.models.language_model import LanguageModel
 from helpers.models.norms import lean_norms
+from helpers.models.products import BF16_PRODUCTS, check_bf16_products, with_bf16_products
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
@@ -93,7 +95,8 @@ def load(
     Args:
         name: a name of ``MODEL_NAMES``, ``shape:<name>`` (random weights of a real shape), a local
             folder, or any name on the Hugging Face hub.
-        dtype: of the weights; statistics and solves stay fp32/fp64 whatever it is.
+        dtype: of the weights; statistics and solves stay fp32/fp64 whatever it is. With
+            ``bf16-products`` weights are float32, and their products those of bf16 (``products``).
         masked: a masked language model (BERT), for locating only.
         accept_terms: acknowledges a packaged model's terms of use.
         seed: for ``shape:`` models.
@@ -101,6 +104,11 @@ def load(
     name = str(name)
     of_weights = torch_dtype(dtype)
     check_device(device)
+    if dtype == BF16_PRODUCTS:
+        check_bf16_products(device)
+        loaded = load(name, device=device, masked=masked, accept_terms=accept_terms, seed=seed)
+        with_bf16_products(loaded.network)
+        return replace(loaded, precision=dtype)
     source = model_source(name)
     if name.startswith(SHAPE_PREFIX):
         words = AutoTokenizer.from_pretrained(prepare(SHAPE_TOKENIZER), trust_remote_code=False)
