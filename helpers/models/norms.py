@@ -25,9 +25,9 @@ def lean_norms(network: nn.Module) -> None:
 
 
 def _normed(norm: nn.Module, states: Tensor) -> Tensor:
-    """The norm's output; by its own forward where its weight is being trained."""
+    """The norm's output; by its own forward where its weight is trained, and in fp64, whose digits both lose."""
     weight = norm.get_parameter("weight")
-    if weight.requires_grad:
+    if weight.requires_grad or states.dtype == torch.float64:
         output: Tensor = type(norm).forward(norm, states)
         return output
     return _RmsNorm.apply(states, weight, norm.variance_epsilon)

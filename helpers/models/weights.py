@@ -67,6 +67,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size=92_871_040,
         fingerprint="2b99b61fd60eea93",
+        other_fingerprints={"bfloat16": "d6a279cbf60c24af", "float16": "0db4a75eb3283677"},
         licence="Apache-2.0",
     ),
     "gemma3-270m": PackagedWeights(

@@ -1,4 +1,4 @@
-"""Products of bf16 in a float32 model: only the network's, forward and backward, under a name of their own."""
+"""Products of bf16 in a float32 model: only the network's, both ways, under a name of their own."""
 
 from __future__ import annotations
 
