@@ -13,7 +13,7 @@ from transformers import Cache, DynamicCache
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.tiles import TILED, Tiles
+from helpers.models.tiles import Tiles, takes_tiles
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,14 @@ class Past:
             tuple(keys[index, :, skip:] for keys in self.keys),
             tuple(values[index, :, skip:] for values in self.values),
             self.positions[index, skip:],
+        )
+
+    def columns(self, index: Tensor) -> Past:
+        """The tokens in ``index`` (a LongTensor) of each row."""
+        return Past(
+            tuple(keys[:, :, index] for keys in self.keys),
+            tuple(values[:, :, index] for values in self.values),
+            self.positions[:, index],
         )
 
 
@@ -50,7 +58,7 @@ class Mask:
     ) -> Mask:
         """The mask of a boolean [rows, queries, keys]; windows are counted in position ids."""
         config = lm.network.config
-        tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
+        tiles = Tiles.of(visible) if takes_tiles(lm) else None
 
         def additive(visible_keys: Tensor) -> Tensor:
             in_tiles = tiles.visible(visible_keys) if tiles else visible_keys

@@ -25,7 +25,7 @@ def lean_norms(network: nn.Module) -> None:
 
 
 def _normed(norm: nn.Module, states: Tensor) -> Tensor:
-    """The norm's output; by its own forward where its weight is trained, and in fp64, whose digits both lose."""
+    """The norm's output; by its own forward where its weight is trained, and in fp64, where digits differ."""
     weight = norm.get_parameter("weight")
     if weight.requires_grad or states.dtype == torch.float64:
         output: Tensor = type(norm).forward(norm, states)

@@ -15,6 +15,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from helpers.models.language_model import LanguageModel
+
 TILED = "tiled"  # the name the attention is registered under
 WIDTHS = (6, 8, 10, 12, 16, 24, 32)  # queries per tile that are tried
 GATHERING = 4  # queries scored in the time of gathering a key
@@ -31,10 +33,10 @@ class Tiles:
 
     @classmethod
     def of(cls, visible: Tensor) -> Tiles | None:
-        """Tiles of a boolean [rows, queries, keys]; None where the dense mask is as good, and on GPUs."""
+        """Tiles of a boolean [rows, queries, keys]; None where the dense mask is as good."""
         most = WORTHWHILE * visible.numel()
         # No tiling does less than the visible pairs: most rows need not be tried.
-        if visible.device.type != "cpu" or visible.shape[1] == 1 or int(visible.sum()) >= most:
+        if visible.shape[1] == 1 or int(visible.sum()) >= most:
             return None
         tiles = min((cls._cut(visible, width) for width in WIDTHS), key=cls._work)
         return tiles if tiles._work() < most else None
@@ -65,6 +67,11 @@ class Tiles:
         if shapes not in self._lines:
             self._lines[shapes] = Lines.of(self, *shapes)
         return self._lines[shapes]
+
+
+def takes_tiles(lm: LanguageModel) -> bool:
+    """Whether a model's attention goes by tiles: on a CPU, where its architecture takes ours."""
+    return lm.device.type == "cpu" and lm.network.config._attn_implementation == TILED
 
 
 class Lines(NamedTuple):
