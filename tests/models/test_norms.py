@@ -41,3 +41,12 @@ def test_a_weight_that_is_trained_gets_its_gradient(tiny):
     lean_norms(torch.nn.ModuleList([lean]))
     lean(torch.randn(2, 8)).sum().backward()
     assert lean.weight.grad is not None
+
+
+def test_in_fp64_it_is_transformers_own(tiny):
+    norm = tiny("llama").network.get_submodule("model.norm")
+    lean = type(norm)(8).requires_grad_(False).double()
+    states = torch.randn(2, 8, dtype=torch.float64)
+    expected = lean(states)
+    lean_norms(torch.nn.ModuleList([lean]))
+    assert torch.equal(lean(states), expected)
