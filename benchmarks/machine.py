@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 Call = Callable[[], object]
@@ -74,6 +76,47 @@ def arithmetic(call: Call) -> float:
     with counter:
         call()
     return float(counter.get_total_flops())
+
+
+# Operations of torch that only look at a tensor otherwise, or ask for memory.
+_LOOKS = (
+    "_local_scalar_dense _reshape_alias _unsafe_view alias as_strided chunk contiguous detach empty"
+    " empty_like empty_strided expand expand_as flatten full is_nonzero item lift_fresh movedim mT narrow"
+    " new_empty new_full new_zeros numpy_T permute reshape resize_ resolve_conj resolve_neg result_type"
+    " select set_ slice split split_with_sizes squeeze t to transpose unbind unflatten unsqueeze view"
+    " view_as zeros zeros_like"
+)
+_NO_KERNELS = frozenset(f"aten::{name}" for name in _LOOKS.split())
+_PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What torch ran in a call: the share of matrix products in its time, and how many others a pass."""
+
+    products: float
+    others: float
+
+
+def kernels_of(call: Call) -> Kernels:
+    """Count by torch's profiler, which makes the call slower; a pass is one that embeds tokens."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        call()
+    kernel_times: Counter[str] = Counter()
+    kernel_counts: Counter[str] = Counter()
+    for event in profiled.events():
+        inner = (child.name for child in event.cpu_children)
+        is_kernel = event.name.startswith("aten::") and event.name not in _NO_KERNELS
+        kernel_times[event.name] += event.self_cpu_time_total
+        if is_kernel and _NO_KERNELS.issuperset(
+            name for name in inner if name.startswith("aten::")
+        ):
+            kernel_counts[event.name] += 1
+    product_time = sum(kernel_times[name] for name in _PRODUCTS)
+    product_count = sum(kernel_counts[name] for name in _PRODUCTS)
+    passes = max(1, sum(event.name == "aten::embedding" for event in profiled.events()))
+    others = (kernel_counts.total() - product_count) / passes
+    return Kernels(product_time / kernel_times.total(), others)
 
 
 def matmul_peak(

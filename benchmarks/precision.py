@@ -57,7 +57,7 @@ def main(
 
 def _moved(editor: Any, lm: LanguageModel) -> Editor:
     """The editor on another model, with the statistics it has."""
-    changes: dict[str, Any] = {"model": lm}
+    changes: dict[str, Any] = {"lm": lm}
     if isinstance(editor, VectorEditor):
         changes["second_moments"] = {
             layer: replace(moment, fingerprint=lm.fingerprint)

@@ -9,7 +9,14 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.machine import Timed, arithmetic, cost_of, matmul_peak, peak_memory
+from benchmarks.machine import (
+    Timed,
+    arithmetic,
+    cost_of,
+    kernels_of,
+    matmul_peak,
+    peak_memory,
+)
 from helpers.paths import RUNS, file_name
 
 
@@ -18,8 +25,9 @@ class Report:
     """Rows of one benchmark on one machine, printed as they are made and kept as parquet.
 
     ``unit`` is what costs are divided by, ``label`` what tells reports apart. Columns: series and x,
-    ours and plain (busy seconds per unit), ratio, GFLOP, the share of ``peak`` that is reached, wall
-    seconds per unit, and the largest memory so far.
+    ours and plain (busy seconds per unit), ratio, GFLOP, the share of ``peak`` that is reached, the share
+    of matrix products in torch's time and the other kernels of a pass, wall seconds per unit, and the
+    largest memory so far.
     """
 
     name: str
@@ -64,6 +72,12 @@ class Report:
             "of peak": flop / busy / self.peak,
             "wall": cost.wall / units,
             "GiB": peak_memory(self.device),
+        }
+        kernels = kernels_of(call)
+        on_cpu = torch.device(self.device).type == "cpu"  # else the profiler's times are the host's
+        row |= {
+            "in products": kernels.products if on_cpu else float("nan"),
+            "kernels a pass": kernels.others,
         }
         self.rows.append(row)
         table = pd.DataFrame([row]).to_string(index=False, float_format="{:.4g}".format)

@@ -3,12 +3,16 @@
 What no edit can change is computed once. Tokens left of the edited positions are constant: their keys
 and values are cached (``past``). So is what enters the first edited block: a pass starts there. The
 vocabulary head runs only where a token is predicted.
+
+Each edit is a row of the batch, filled up to the longest one; or all edits share one row, *side by side*,
+in which none sees another. Nothing is filled up then, and attention by tiles skips what no token sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +32,7 @@ from helpers.models.forward import (
     vocabulary_scores,
 )
 from helpers.models.hooks import record
+from helpers.models.tiles import takes_tiles
 
 
 @dataclass(frozen=True)
@@ -101,19 +106,18 @@ class Readout:
     def __init__(
         self,
         rows: Sequence[EditRow],
-        columns: np.ndarray,
-        width: int,
-        kl_columns: Tensor,
+        positions: np.ndarray,
+        kl_positions: Tensor,
         layout: AnswerLayout,
     ) -> None:
-        """Find all positions. ``columns`` [rows, nodes] hold where each node is in rows of ``width``."""
-        if len(kl_columns) not in (0, len(rows)):
+        """Find all that is read. ``positions`` [rows, nodes] are nodes' in the flattened hidden states."""
+        if len(kl_positions) not in (0, len(rows)):
             raise ValueError("either every row has a KL prompt or none has")
-        device = kl_columns.device
+        device = kl_positions.device
+        self.row_count = len(rows)
         self.layout = layout
-        predicted = predicted_tokens(rows, columns, width, layout)
+        predicted = predicted_tokens(rows, positions, layout)
         token_positions = torch.tensor([each.position for each in predicted], device=device)
-        kl_positions = torch.arange(len(kl_columns), device=device) * width + kl_columns
         wanted = torch.cat([token_positions, kl_positions])
         self.positions, head_rows = wanted.unique(return_inverse=True)
         self.tokens_at = head_rows[: len(token_positions)]
@@ -127,12 +131,12 @@ class Readout:
         _, self.correct_is_real, self.false_is_real = layout.split(is_real)
 
     def read(self, lm: LanguageModel, hidden: Tensor) -> Reading:
-        """Log-probabilities of targets, answers and KL prompts from hidden states [rows, width, hidden]."""
+        """Log-probabilities of targets, answers and KL prompts from hidden states [..., width, hidden]."""
         states = hidden.flatten(0, 1).index_select(0, self.positions)
         log_probabilities, kl_log_probabilities = vocabulary_scores(
             lm, states, self.tokens_at, self.tokens, distribution_rows=self.kl_at
         )
-        answer_count = len(hidden) * self.layout.per_row
+        answer_count = self.row_count * self.layout.per_row
         zeros = log_probabilities.new_zeros(answer_count)
         by_answer = zeros.index_add(0, self.answers, log_probabilities * self.weights)
         target, correct, false = self.layout.split(by_answer)
@@ -145,7 +149,7 @@ class Readout:
 
 
 def predicted_tokens(
-    rows: Sequence[EditRow], columns: np.ndarray, width: int, layout: AnswerLayout
+    rows: Sequence[EditRow], positions: np.ndarray, layout: AnswerLayout
 ) -> list[PredictedToken]:
     """Every token that the losses of the rows read, row by row."""
     predicted = []
@@ -158,7 +162,7 @@ def predicted_tokens(
             answers[first_answer + 1 + layout.correct + number] = predictions
         for answer_index, predictions in answers.items():
             for prediction in predictions:
-                position = row_index * width + int(columns[row_index, prediction.node])
+                position = int(positions[row_index, prediction.node])
                 predicted.append(
                     PredictedToken(position, prediction.token, prediction.weight, answer_index)
                 )
@@ -170,13 +174,14 @@ class EditBatch:
 
     What the passes share, by name:
 
-    - ``active``: ids and positions [rows, active], visible [rows, active, constant + active];
+    - ``active``: ids and positions [rows, active], visible [rows, active, constant + active]; one row
+      where the edits stand side by side;
     - ``past``: keys and values of the constant tokens, where there are any;
     - ``entering``: the input of the first edited block [rows, active, hidden];
-    - ``lengths``: each row's numbers of active and of constant tokens;
-    - ``edited_rows`` and ``edited_positions``: of each edited token, its row, and its position in the
+    - ``lengths``: each edit's numbers of active and of constant tokens;
+    - ``edited_rows`` and ``edited_positions``: of each edited token, its edit, and its position in the
       flattened hidden states (rows x active);
-    - ``bare_columns``: the column of the subject's last token in each row's bare prompt [rows];
+    - ``bare_positions``: that of the subject's last token in each edit's bare prompt [edits];
     - ``reference``: the first reading, of the unedited model.
     """
 
@@ -187,8 +192,13 @@ class EditBatch:
         layer: int,
         *,
         entering: Tensor | None = None,
+        side_by_side: bool = False,
     ) -> None:
-        """Run once what no edit can change; ``entering`` is what enters the block, where it is known."""
+        """Run once what no edit can change; ``entering`` is what enters the block, where it is known.
+
+        ``side_by_side`` puts all edits into one row where attention goes by tiles. Without them the masks
+        of a long row cost more than is saved.
+        """
         self.lm = lm
         self.layer = layer
         self.rows = list(rows)
@@ -197,7 +207,8 @@ class EditBatch:
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
         # The same for every reading, so that a later one can be compared with the reference.
         self._answer_layout = AnswerLayout.of(rows)
-        packed, constant, self._columns = _laid_out(lm, rows)
+        self.side_by_side = side_by_side and takes_tiles(lm)
+        packed, constant, self._columns = _laid_out(lm, rows, self.lengths, self.side_by_side)
         self.active = PackedRows(
             packed.ids[:, constant:], packed.positions[:, constant:], packed.visible[:, constant:]
         )
@@ -232,22 +243,21 @@ class EditBatch:
             for node, is_edited in enumerate(row.forest.edited)
             if is_edited
         ]
+        first_positions = np.arange(len(self.rows)) * (0 if self.side_by_side else width)
+        positions = first_positions[:, None] + self._columns  # [edits, nodes]
         self.edited_rows = self._tensor([row_index for row_index, _ in edited_nodes])
-        self.edited_positions = self.edited_rows * width + self._columns_of(edited_nodes)
-        self.bare_columns = self._columns_of(
-            [(row_index, row.bare_node) for row_index, row in enumerate(self.rows)]
+        self.edited_positions = self._tensor([int(positions[node]) for node in edited_nodes])
+        self.bare_positions = self._tensor(
+            [int(positions[row_index, row.bare_node]) for row_index, row in enumerate(self.rows)]
         )
-        kl_columns = self._columns_of(
+        kl_positions = self._tensor(
             [
-                (row_index, row.kl_node)
+                int(positions[row_index, row.kl_node])
                 for row_index, row in enumerate(self.rows)
                 if row.kl_node >= 0
             ]
         )
-        self._readout = Readout(self.rows, self._columns, width, kl_columns, self._answer_layout)
-
-    def _columns_of(self, nodes: Sequence[tuple[int, int]]) -> Tensor:
-        return self._tensor([int(self._columns[row_index, node]) for row_index, node in nodes])
+        self._readout = Readout(self.rows, positions, kl_positions, self._answer_layout)
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self.lm.device)
@@ -285,7 +295,40 @@ class EditBatch:
         return {"nll": reading.nll, **self.app_terms(reading, app)}
 
     def keep(self, row_indices: Sequence[int]) -> None:
-        """Drop all rows but these, and the columns that nobody needs any more."""
+        """Drop all edits but these, and the columns that nobody needs any more."""
+        if self.side_by_side:
+            self._keep_columns(row_indices)
+        else:
+            self._keep_rows(row_indices)
+        if self.reference is not None:
+            self.reference = self.reference.rows(self._tensor(row_indices))
+        self._prepare_passes()
+
+    def _keep_columns(self, row_indices: Sequence[int]) -> None:
+        active = self.active
+        constant_before = active.visible.shape[2] - active.ids.shape[1]
+        constant_ranges = _consecutive([constant_tokens for _, constant_tokens in self.lengths])
+        active_ranges = _consecutive([active_tokens for active_tokens, _ in self.lengths])
+        constant_columns = self._tensor([c for i in row_indices for c in constant_ranges[i]])
+        columns = self._tensor([c for i in row_indices for c in active_ranges[i]])
+        self.rows = [self.rows[i] for i in row_indices]
+        self.lengths = [self.lengths[i] for i in row_indices]
+        new_ranges = _consecutive([active_tokens for active_tokens, _ in self.lengths])
+        moved = [
+            new_ranges[new].start - active_ranges[old].start for new, old in enumerate(row_indices)
+        ]
+        self._columns = self._columns[list(row_indices)] + np.array(moved)[:, None]
+        if self.past is not None:
+            self.past = self.past.columns(constant_columns)
+        keys = torch.cat([constant_columns, constant_before + columns])
+        self.active = PackedRows(
+            active.ids[:, columns],
+            active.positions[:, columns],
+            active.visible[:, columns][:, :, keys],
+        )
+        self.entering = self.entering[:, columns]
+
+    def _keep_rows(self, row_indices: Sequence[int]) -> None:
         active = self.active
         index = self._tensor(row_indices)
         constant_before = active.visible.shape[2] - active.ids.shape[1]
@@ -305,37 +348,61 @@ class EditBatch:
             active.visible[index, :width, first_column : constant_before + width],
         )
         self.entering = self.entering[index, :width]
-        if self.reference is not None:
-            self.reference = self.reference.rows(index)
-        self._prepare_passes()
 
 
-def _laid_out(lm: LanguageModel, rows: Sequence[EditRow]) -> tuple[PackedRows, int, np.ndarray]:
-    """The rows' nodes as one batch, constant columns right-aligned, then active ones left-aligned.
+def _consecutive(lengths: Sequence[int]) -> list[range]:
+    """Ranges of these lengths, one after the other."""
+    ends = np.cumsum([0, *lengths]).tolist()
+    return [range(start, end) for start, end in pairwise(ends)]
 
-    So trimming moves nothing. Returned with it: the number of constant columns, and the column of each
-    active node among the active ones [rows, nodes].
+
+def _laid_out(
+    lm: LanguageModel,
+    rows: Sequence[EditRow],
+    lengths: Sequence[tuple[int, int]],
+    side_by_side: bool,
+) -> tuple[PackedRows, int, np.ndarray]:
+    """The edits' nodes as one batch, constant columns right-aligned, then active ones left-aligned.
+
+    So trimming moves nothing. Side by side, all constant columns come before all active ones. Returned
+    with it: the number of constant columns, and the column of each active node among the active ones
+    [rows, nodes].
     """
-    active_nodes = [row.active() for row in rows]
-    constant = max(int((~is_active).sum()) for is_active in active_nodes)
-    width = constant + max(int(is_active.sum()) for is_active in active_nodes)
-    ids = np.zeros((len(rows), width), dtype=np.int64)
-    positions = np.zeros((len(rows), width), dtype=np.int64)
+    active_counts = [active_tokens for active_tokens, _ in lengths]
+    constant_counts = [constant_tokens for _, constant_tokens in lengths]
+    if side_by_side:
+        constant = sum(constant_counts)
+        width = constant + sum(active_counts)
+        first_constant = [columns.start for columns in _consecutive(constant_counts)]
+        first_active = [columns.start for columns in _consecutive(active_counts)]
+        batch_rows = [0] * len(rows)
+    else:
+        constant = max(constant_counts)
+        width = constant + max(active_counts)
+        first_constant = [constant - count for count in constant_counts]
+        first_active = [0] * len(rows)
+        batch_rows = list(range(len(rows)))
+    row_count = batch_rows[-1] + 1
+    ids = np.zeros((row_count, width), dtype=np.int64)
+    positions = np.zeros((row_count, width), dtype=np.int64)
     # A padding token sees only itself, so that no softmax is empty.
-    visible = np.broadcast_to(np.eye(width, dtype=bool), (len(rows), width, width)).copy()
+    visible = np.broadcast_to(np.eye(width, dtype=bool), (row_count, width, width)).copy()
     columns = np.zeros((len(rows), max(len(row.forest) for row in rows)), dtype=np.int64)
-    for row_index, (row, is_active) in enumerate(zip(rows, active_nodes, strict=True)):
+    for index, row in enumerate(rows):
+        is_active = row.active()
         constant_nodes = np.flatnonzero(~is_active)
         moving_nodes = np.flatnonzero(is_active)
         nodes = np.concatenate([constant_nodes, moving_nodes])
-        node_columns = np.arange(len(nodes)) + constant - len(constant_nodes)
-        ids[row_index, node_columns] = np.array(row.forest.tokens)[nodes]
-        positions[row_index, node_columns] = np.array(row.forest.positions)[nodes]
+        columns[index, moving_nodes] = first_active[index] + np.arange(len(moving_nodes))
+        constant_columns = first_constant[index] + np.arange(len(constant_nodes))
+        node_columns = np.concatenate([constant_columns, constant + columns[index, moving_nodes]])
+        batch_row = batch_rows[index]
+        ids[batch_row, node_columns] = np.array(row.forest.tokens)[nodes]
+        positions[batch_row, node_columns] = np.array(row.forest.positions)[nodes]
         among_nodes = row.forest.visible()[np.ix_(nodes, nodes)]
-        visible[row_index][np.ix_(node_columns, node_columns)] = among_nodes
-        columns[row_index, moving_nodes] = np.arange(len(moving_nodes))
-    for row, last_position in zip(rows, positions.max(axis=1), strict=True):
-        check_record_length(lm, row.record, max(row.longest, int(last_position) + 1))
+        visible[batch_row][np.ix_(node_columns, node_columns)] = among_nodes
+        longest = max(row.longest, max(row.forest.positions) + 1)
+        check_record_length(lm, row.record, longest)
     device = lm.device
     packed = PackedRows(
         torch.from_numpy(ids).to(device),

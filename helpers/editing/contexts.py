@@ -26,6 +26,7 @@ from helpers.models import LanguageModel
 from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
+from helpers.models.products import exact_products
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, seeded
 from helpers.models.state import in_own_state
 from helpers.models.tokens import SubjectPrompt
@@ -87,7 +88,7 @@ def context_templates(
 
     def make(scratch: Path) -> None:
         # Seeded once, or short templates would be beginnings of long ones.
-        with seeded(seed, lm.device):
+        with seeded(seed, lm.device), exact_products():
             bar = tqdm(lengths, desc=f"sampling context templates of {lm.name}, once")
             texts = [t for pair in bar for t in _sample(lm, *pair, start)]
         scratch.write_text(json.dumps(texts, ensure_ascii=False, indent=1), "utf-8")

@@ -216,15 +216,17 @@ def made_in_batches(
     *,
     most: int | None = None,
     activity: str = "",
+    padded: bool = True,
 ) -> list[Made]:
     """What ``make`` gives for each item, made for items of like ``lengths`` (tokens) together.
 
-    ``budget`` are the tokens of a batch, padding included, ``most`` its items. Where memory runs out,
+    ``budget`` are the tokens of a batch, padding included where items are ``padded``; ``most`` are its items.
+    Where memory runs out,
     ``make`` gets half of them. ``activity`` are words next to a progress bar; empty: no bar.
     """
     results: dict[int, Made] = {}
     with tqdm(total=len(lengths), unit="edit", desc=activity, disable=not activity) as bar:
-        for alike in token_batches(lengths, budget):
+        for alike in token_batches(lengths, budget, padded=padded):
             batch_size = most or len(alike)
             for first in range(0, len(alike), batch_size):
                 indices = alike[first : first + batch_size]

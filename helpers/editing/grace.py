@@ -377,13 +377,13 @@ class _PutValues:
             return self.batch.hidden()
 
     def _put(self, entering: Tensor, output: Tensor) -> Tensor | None:
-        rows = torch.arange(len(output), device=output.device)
-        columns = self.batch.bare_columns
+        positions = self.batch.bare_positions
+        flat = output.flatten(0, 1)  # [rows * active, out]
         if not len(self.keys):
-            self.keys = entering[rows, columns].detach().float()
-            self.value = output[rows, columns].detach().float().clone().requires_grad_(True)
+            self.keys = entering.flatten(0, 1)[positions].detach().float()
+            self.value = flat[positions].detach().float().requires_grad_(True)
             return None
-        return output.index_put((rows, columns), self.value.to(output.dtype))
+        return flat.index_put((positions,), self.value.to(output.dtype)).view_as(output)
 
 
 def _with_value(codebook: Codebook, number: int, value: _Value) -> Codebook:

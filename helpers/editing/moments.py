@@ -2,7 +2,8 @@
 
 k [f] is the input of a block's second MLP matrix. Documents are read after the special tokens that
 the tokenizer puts before a prompt, so that C describes the keys that edits meet. It is kept per model
-fingerprint and corpus, saved as it grows, resumed where it stopped; some come with the package.
+fingerprint and corpus, saved as it grows, resumed where it stopped; some come with the package. An
+embedded model in another type than float32 takes the packaged ones of float32; ``corpus`` says so.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
+from helpers.models.products import exact_products
 from helpers.models.state import in_own_state
 from helpers.models.tokens import prompt_prefix
+from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import PACKAGED, cache_folder
 from helpers.processes import Progress
 
@@ -135,10 +138,14 @@ def second_moments(
     fingerprint = lm.fingerprint
     name = corpus.name + "-bos" * bool(prompt_prefix(lm))
     root = cache_folder("second_moments", fingerprint, name)
-    moments = {layer: load_if_intact(_file_of_layer(root, layer), _read_moment) for layer in layers}
+    moments = {layer: _packaged_in_float32(lm, name, layer) for layer in layers}
+    for layer in layers:
+        if moments[layer] is None:
+            moments[layer] = load_if_intact(_file_of_layer(root, layer), _read_moment)
     if missing := [layer for layer in layers if moments[layer] is None]:
         unfinished = root / f"sums-{'-'.join(map(str, sorted(missing)))}.partial.safetensors"
-        sums, tokens = _summed_keys(lm, missing, corpus, unfinished)
+        with exact_products():
+            sums, tokens = _summed_keys(lm, missing, corpus, unfinished)
         if not tokens:
             raise SecondMomentError(f"corpus {name} holds no tokens")
         for layer in missing:
@@ -149,10 +156,24 @@ def second_moments(
             moments[layer] = read_kept(_file_of_layer(root, layer), _read_moment)
         kept_at(unfinished).unlink(missing_ok=True)
     return {
-        layer: replace(moment, device=lm.device, file=kept_at(_file_of_layer(root, layer)))
+        layer: replace(
+            moment, device=lm.device, file=moment.file or kept_at(_file_of_layer(root, layer))
+        )
         for layer, moment in moments.items()
         if moment
     }
+
+
+def _packaged_in_float32(lm: LanguageModel, name: str, layer: int) -> SecondMoment | None:
+    """What the package holds of the float32 model, where ``lm`` is that model in another type."""
+    weights = PACKAGED_WEIGHTS.get(lm.name)
+    if weights is None or lm.fingerprint != weights.other_fingerprints.get(lm.dtype_name):
+        return None
+    path = PACKAGED / "samples" / weights.fingerprint / name / f"layer{layer}.safetensors"
+    if not path.exists():
+        return None
+    moment = _read_moment(path)
+    return replace(moment, corpus=f"{moment.corpus} in float32", file=path)
 
 
 def _file_of_layer(root: Path, layer: int) -> Path:

@@ -37,6 +37,7 @@ from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
 from helpers.models.hooks import output_hooks
+from helpers.models.tiles import takes_tiles
 from helpers.models.tokens import SubjectPrompt
 
 
@@ -112,9 +113,10 @@ class VectorEditor(Editor):
             ]
             return made_in_batches(
                 [int(row.active().sum()) for row in rows],
-                tokens_at_once(self.lm, 2048, gradients=True),
+                tokens_at_once(self.lm, 1024, gradients=True),
                 lambda row_indices: self._optimise([rows[i] for i in row_indices], module_name),
                 activity="optimising" if self.progress else "",
+                padded=not takes_tiles(self.lm),
             )
 
         return memoised(self.memo, self._memo_key(module_name), requests, optimise)
@@ -137,7 +139,8 @@ class VectorEditor(Editor):
     def _optimise(self, rows: Sequence[EditRow], module_name: str) -> list[Vector]:
         """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
         settings = self.hyperparameters
-        batch = EditBatch(self.lm, rows, self.lm.layout.layer_of(module_name))
+        layer = self.lm.layout.layer_of(module_name)
+        batch = EditBatch(self.lm, rows, layer, side_by_side=True)
         addition = _AddedVectors(batch, module_name)
         vectors: list[Vector] = []
         unfinished = list(range(len(rows)))  # of the rows, those that are still in the batch
@@ -234,11 +237,10 @@ class _AddedVectors:
 
     def _added(self, _: Tensor, output: Tensor) -> Tensor:
         batch = self.batch
-        if self._initial is None:
-            rows = torch.arange(len(output), device=output.device)
-            self._initial = output[rows, batch.bare_columns].detach().float()
-        at_edited = self.delta.index_select(0, batch.edited_rows).to(output.dtype)
         flat = output.flatten(0, 1)  # [rows * active, hidden]
+        if self._initial is None:
+            self._initial = flat[batch.bare_positions].detach().float()
+        at_edited = self.delta.index_select(0, batch.edited_rows).to(output.dtype)
         return flat.index_add(0, batch.edited_positions, at_edited).view_as(output)
 
     def step(self, total: Tensor, rate: float, clamp_norm_factor: float) -> None:

@@ -23,14 +23,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def token_batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Group indices of like lengths, longest first, so that rows x width stays in the budget."""
+def token_batches(
+    lengths: Sequence[int], token_budget: int, *, padded: bool = True
+) -> Iterator[list[int]]:
+    """Group indices of like lengths, longest first, so that rows x width stays in the budget.
+
+    Where they stand side by side, not ``padded``, it is the sum of their lengths.
+    """
     batch: list[int] = []
     batch_tokens = 0  # without padding
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         if batch:
-            area = lengths[batch[0]] * (len(batch) + 1)  # rows x width, with this one
-            padding = area - batch_tokens - lengths[index]
+            tokens = batch_tokens + lengths[index]  # with this one
+            area = lengths[batch[0]] * (len(batch) + 1) if padded else tokens
+            padding = area - tokens
             if area > token_budget or padding > max(PADDING * area, PASS_TOKENS):
                 yield batch
                 batch = []
@@ -66,11 +72,14 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def tokens_at_once(lm: LanguageModel, usual: int, *, gradients: bool) -> int:
-    """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room."""
-    if lm.device.type == "cpu":  # a core is busy with the usual number
-        return usual
+    """How many tokens a pass takes: the usual number, and up to 16,384 on a GPU with room.
+
+    On a CPU, where nothing is gained by more, it is fewer where memory is short.
+    """
     usable_bytes = int(0.8 * free_bytes(lm.device))
     tokens_with_room = usable_bytes // bytes_of_a_token(lm, lm.dtype, gradients=gradients)
+    if lm.device.type == "cpu":
+        return min(usual, tokens_with_room)
     return max(usual, min(tokens_with_room, _MOST_TOKENS))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from transformers import Cache, DynamicCache
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
-from helpers.models.tiles import TILED, Tiles
+from helpers.models.tiles import Tiles, takes_tiles
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class Past:
             tuple(keys[index, :, skip:] for keys in self.keys),
             tuple(values[index, :, skip:] for values in self.values),
             self.positions[index, skip:],
+        )
+
+    def columns(self, index: Tensor) -> Past:
+        """The tokens in ``index`` (a LongTensor) of each row."""
+        return Past(
+            tuple(keys[:, :, index] for keys in self.keys),
+            tuple(values[:, :, index] for values in self.values),
+            self.positions[:, index],
         )
 
 
@@ -49,7 +58,7 @@ class Mask:
     ) -> Mask:
         """The mask of a boolean [rows, queries, keys]; windows are counted in position ids."""
         config = lm.network.config
-        tiles = Tiles.of(visible) if config._attn_implementation == TILED else None
+        tiles = Tiles.of(visible) if takes_tiles(lm) else None
 
         def additive(visible_keys: Tensor) -> Tensor:
             in_tiles = tiles.visible(visible_keys) if tiles else visible_keys
@@ -166,5 +175,37 @@ def vocabulary_scores(
         distribution_rows: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
     logits = lm.network.get_output_embeddings()(hidden)  # [positions, vocabulary]
-    scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    return scores[token_rows, tokens], scores[distribution_rows]
+    of_tokens, distributions = _LogProbabilities.apply(
+        logits, token_rows, tokens, distribution_rows
+    )
+    return of_tokens, distributions
+
+
+class _LogProbabilities(torch.autograd.Function):
+    """The log-softmax of logits [positions, vocabulary], read at single tokens and in whole rows.
+
+    With p = exp(scores) and g what arrives at a row's entries, the gradient is g - p * sum(g). Torch's own
+    fills and adds up a matrix of zeros for each way of reading; here there is one matrix.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, token_rows: Tensor, tokens: Tensor, distribution_rows: Any
+    ) -> tuple[Tensor, Tensor]:
+        scores = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        ctx.save_for_backward(scores, token_rows, tokens)
+        ctx.distribution_rows = torch.arange(len(scores), device=scores.device)[distribution_rows]
+        ctx.dtype = logits.dtype
+        return scores[token_rows, tokens], scores[distribution_rows]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        of_tokens, of_distributions = gradients
+        scores, token_rows, tokens = ctx.saved_tensors
+        sums = scores.new_zeros(len(scores))
+        sums.index_add_(0, token_rows, of_tokens)
+        sums.index_add_(0, ctx.distribution_rows, of_distributions.sum(-1))
+        gradient = scores.exp().mul_(-sums[:, None])
+        gradient.index_put_((token_rows, tokens), of_tokens, accumulate=True)
+        gradient.index_add_(0, ctx.distribution_rows, of_distributions)
+        return gradient.to(ctx.dtype), None, None, None

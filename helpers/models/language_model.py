@@ -22,6 +22,7 @@ class LanguageModel:
     name: str  # what the user asked for
     network: PreTrainedModel = field(repr=False)
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
+    precision: str = ""  # of its products (``products``), where it is not that of the weights
 
     @cached_property
     def layout(self) -> Layout:
@@ -48,8 +49,8 @@ class LanguageModel:
 
     @property
     def dtype_name(self) -> str:
-        """The dtype without torch's prefix."""
-        return str(self.dtype).removeprefix("torch.")
+        """The dtype that it was loaded in, by the name that ``load`` takes."""
+        return self.precision or str(self.dtype).removeprefix("torch.")
 
     @property
     def description(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.identity import CheckpointDigests
 from helpers.models.language_model import LanguageModel
+from helpers.models.norms import lean_norms
+from helpers.models.products import BF16_PRODUCTS, check_bf16_products, with_bf16_products
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
@@ -92,7 +95,8 @@ def load(
     Args:
         name: a name of ``MODEL_NAMES``, ``shape:<name>`` (random weights of a real shape), a local
             folder, or any name on the Hugging Face hub.
-        dtype: of the weights; statistics and solves stay fp32/fp64 whatever it is.
+        dtype: of the weights; statistics and solves stay fp32/fp64 whatever it is. With
+            ``bf16-products`` weights are float32, and their products those of bf16 (``products``).
         masked: a masked language model (BERT), for locating only.
         accept_terms: acknowledges a packaged model's terms of use.
         seed: for ``shape:`` models.
@@ -100,6 +104,11 @@ def load(
     name = str(name)
     of_weights = torch_dtype(dtype)
     check_device(device)
+    if dtype == BF16_PRODUCTS:
+        check_bf16_products(device)
+        loaded = load(name, device=device, masked=masked, accept_terms=accept_terms, seed=seed)
+        with_bf16_products(loaded.network)
+        return replace(loaded, precision=dtype)
     source = model_source(name)
     if name.startswith(SHAPE_PREFIX):
         words = AutoTokenizer.from_pretrained(prepare(SHAPE_TOKENIZER), trust_remote_code=False)
@@ -326,7 +335,7 @@ def _first(names: Iterable[str], most: int = 3) -> str:
 
 @torch.inference_mode()
 def _ready(loaded: LanguageModel) -> LanguageModel:
-    """Freeze, switch to evaluation, choose the attention path, and check that packed texts score alike."""
+    """Freeze, switch to evaluation, choose norms and attention, and check that packed texts score alike."""
     network = loaded.network.requires_grad_(False).eval()
     # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -334,6 +343,7 @@ def _ready(loaded: LanguageModel) -> LanguageModel:
         return loaded
     ids = _ids_of_a_fact(loaded)
     expected = _scores_of_the_network(loaded, ids)
+    lean_norms(network)
     network.set_attn_implementation("eager" if loaded.layout.architecture.eager_only else TILED)
     difference = (_packed_scores(loaded, ids) - expected).abs()
     tolerance = torch.finfo(loaded.dtype).eps ** 0.5  # half of the digits

@@ -6,14 +6,16 @@ result is that of the dense mask; a pass without tiles takes sdpa.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+from helpers.models.language_model import LanguageModel
 
 TILED = "tiled"  # the name the attention is registered under
 WIDTHS = (6, 8, 10, 12, 16, 24, 32)  # queries per tile that are tried
@@ -25,15 +27,16 @@ WORTHWHILE = 0.5  # largest share of the dense work
 class Tiles:
     """Which keys each run of ``width`` queries meets, in a batch of rows; one height for all."""
 
-    width: int  # the last tile is filled up with queries of zeros
+    width: int  # the last tile is filled up with queries that nobody reads
     keys: Tensor  # [rows, tiles, height], columns; those that fill a tile up, no query of it sees
+    _lines: dict[tuple[int, ...], Lines] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, visible: Tensor) -> Tiles | None:
-        """Tiles of a boolean [rows, queries, keys]; None where the dense mask is as good, and on GPUs."""
+        """Tiles of a boolean [rows, queries, keys]; None where the dense mask is as good."""
         most = WORTHWHILE * visible.numel()
         # No tiling does less than the visible pairs: most rows need not be tried.
-        if visible.device.type != "cpu" or visible.shape[1] == 1 or int(visible.sum()) >= most:
+        if visible.shape[1] == 1 or int(visible.sum()) >= most:
             return None
         tiles = min((cls._cut(visible, width) for width in WIDTHS), key=cls._work)
         return tiles if tiles._work() < most else None
@@ -58,6 +61,46 @@ class Tiles:
         keys = self.keys[:, :, None].expand(-1, -1, self.width, -1)
         return self.split(visible).gather(-1, keys).flatten(0, 1)
 
+    def lines(self, query: Tensor, key: Tensor) -> Lines:
+        """Where queries and keys of these shapes go; found once for all blocks and passes of a batch."""
+        shapes = (*query.shape[1:3], *key.shape[1:3])
+        if shapes not in self._lines:
+            self._lines[shapes] = Lines.of(self, *shapes)
+        return self._lines[shapes]
+
+
+def takes_tiles(lm: LanguageModel) -> bool:
+    """Whether a model's attention goes by tiles: on a CPU, where its architecture takes ours."""
+    return lm.device.type == "cpu" and lm.network.config._attn_implementation == TILED
+
+
+class Lines(NamedTuple):
+    """Which vectors [n, size] the tiles hold, [rows, tiles, key heads, vectors of a tile].
+
+    Queries of all heads that share a key head, [heads, width], are multiplied with its keys at once.
+    """
+
+    queries: Tensor  # index of each in the queries [rows, queries, heads]
+    keys: Tensor  # index of each in the keys [rows, key heads, keys]
+    places: Tensor  # index of each of the queries [rows, queries, heads] in the tiles
+    products: int  # rows x tiles x key heads
+
+    @classmethod
+    def of(cls, tiles: Tiles, heads: int, queries: int, key_heads: int, keys: int) -> Lines:
+        """The lines of a batch with this many heads, and queries and keys in each row."""
+        rows, count, _ = tiles.keys.shape
+        row = torch.arange(rows).view(rows, 1, 1, 1)
+        head = torch.arange(heads).view(heads, 1)
+        query = torch.arange(count * tiles.width).view(count, 1, tiles.width).clamp(max=queries - 1)
+        query_lines = (row * queries + query) * heads + head  # [rows, tiles, heads, width]
+        key_head = torch.arange(key_heads).view(key_heads, 1)
+        key_lines = (row * key_heads + key_head) * keys + tiles.keys[:, :, None]
+        query = torch.arange(queries).view(queries, 1)
+        tile = row[..., 0] * count + query // tiles.width
+        places = (tile * heads + head[:, 0]) * tiles.width + query % tiles.width
+        products = rows * count * key_heads
+        return cls(query_lines.flatten(), key_lines.flatten(), places.flatten(), products)
+
 
 def attention(
     module: nn.Module,
@@ -77,27 +120,71 @@ def attention(
     if tiles is None or attention_mask is None:
         options["scaling"] = scaling
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    tiled_query = tiles.split(query).transpose(1, 2)
-    rows, count, heads, width, size = tiled_query.shape
-    # Heads that share a key head become further queries of one product.
-    groups = rows * count * key.shape[1]
-    queries = tiled_query.reshape(groups, -1, size)
-    keys = _gather(key, tiles.keys).reshape(groups, -1, size)
-    values = _gather(value, tiles.keys).reshape(groups, -1, size)
-    scores = torch.bmm(queries, keys.mT).view(rows * count, heads, width, -1)
-    weights = (scores * scaling + attention_mask).softmax(-1, dtype=torch.float32)
-    weights = weights.to(values.dtype).view(groups, -1, keys.shape[1])
-    mixed = torch.bmm(weights, values).view(rows, count, heads, width, size)
-    return mixed.transpose(2, 3).flatten(1, 2)[:, : query.shape[2]], None
+    lines = tiles.lines(query, key)
+    size = query.shape[-1]
+    mixed = _TiledAttention.apply(
+        query.transpose(1, 2).reshape(-1, size),
+        key.reshape(-1, size),
+        value.reshape(-1, size),
+        attention_mask,
+        lines,
+        scaling,
+    )
+    return mixed.view(len(query), -1, query.shape[1], size), None
+
+
+class _TiledAttention(torch.autograd.Function):
+    """softmax(scaling Q K^T + mask) V in every tile, of vectors [n, size], with its gradient written out.
+
+    Torch's own fills a matrix of zeros for each way of picking and cutting.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor,
+        lines: Lines,
+        scaling: float,
+    ) -> Tensor:
+        size = query.shape[-1]
+        queries = query.index_select(0, lines.queries).view(lines.products, -1, size)
+        keys = key.index_select(0, lines.keys).view(lines.products, -1, size)
+        values = value.index_select(0, lines.keys).view(lines.products, -1, size)
+        products = torch.bmm(queries, keys.mT)
+        tiles, _, width, height = mask.shape
+        scores = torch.add(mask, products.view(tiles, -1, width, height), alpha=scaling)
+        weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype).view_as(products)
+        ctx.save_for_backward(queries, keys, values, weights)
+        ctx.lines = lines
+        ctx.scaling = scaling
+        ctx.key_count = len(key)
+        return torch.bmm(weights, values).view(-1, size).index_select(0, lines.places)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        queries, keys, values, weights = ctx.saved_tensors
+        lines = ctx.lines
+        size = queries.shape[-1]
+        # Queries that only fill a tile up are nobody's: their gradient stays zero.
+        of_mixed = gradients[0].new_zeros(lines.queries.shape[0], size)
+        of_mixed = of_mixed.index_copy_(0, lines.places, gradients[0]).view_as(queries)
+        of_weights = torch.bmm(of_mixed, values.mT)
+        of_scores = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        of_scores.mul_(ctx.scaling)
+        of_queries = torch.bmm(of_scores, keys).view(-1, size).index_select(0, lines.places)
+
+        def summed(of_lines: Tensor) -> Tensor:
+            sums = of_lines.new_zeros(ctx.key_count, size)
+            index = lines.keys[:, None].expand(-1, size)
+            return sums.scatter_add_(0, index, of_lines.view(-1, size))
+
+        of_keys = summed(torch.bmm(of_scores.mT, queries))
+        of_values = summed(torch.bmm(weights.mT, of_mixed))
+        return of_queries, of_keys, of_values, None, None, None
 
 
 AttentionInterface.register(TILED, attention)
 AttentionMaskInterface.register(TILED, sdpa_mask)
-
-
-def _gather(states: Tensor, columns: Tensor) -> Tensor:
-    # Columns [rows, tiles, n] of [rows, heads, columns, size]: [rows, tiles, heads, n, size].
-    rows, heads, width, size = states.shape
-    head = torch.arange(rows * heads).view(rows, 1, heads, 1)
-    line = head * width + columns[:, :, None]
-    return states.reshape(-1, size).index_select(0, line.flatten()).view(*line.shape, size)

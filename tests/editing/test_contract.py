@@ -148,10 +148,10 @@ def test_out_of_memory_halves_the_batch(tiny, make_editor, requests, monkeypatch
     plain = editor.edit(requests)
     build = EditBatch.__init__
 
-    def tight(batch, model, rows, *rest):
+    def tight(batch, model, rows, *rest, **options):
         if len(rows) > 1:
             raise torch.OutOfMemoryError("out of memory")
-        build(batch, model, rows, *rest)
+        build(batch, model, rows, *rest, **options)
 
     monkeypatch.setattr(EditBatch, "__init__", tight)
     with pytest.warns(UserWarning, match="with halves"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,8 +15,9 @@ from tokenizers.processors import TemplateProcessing
 from helpers.editing import moments as module
 from helpers.editing.contexts import context_templates
 from helpers.editing.corpus import CorpusError, SelfCorpus, TextCorpus, corpus_named
-from helpers.editing.moments import SecondMomentError, second_moments
+from helpers.editing.moments import SecondMoment, SecondMomentError, second_moments
 from helpers.models.tokens import prompt_ids
+from helpers.models.weights import PackagedWeights
 
 
 @pytest.fixture(autouse=True)
@@ -135,24 +137,56 @@ def test_context_templates_are_cached_and_weighted(tiny, tmp_path):
     assert context_templates(model, [], grouped=True).templates == ("{}",)
 
 
+def packaged(moment: SecondMoment, root: Path, tmp_path: Path) -> None:
+    """Move a moment from the cache into the package, as it is stored there."""
+    name = f"layer{moment.layer}.safetensors"
+    path = tmp_path / "packaged" / "samples" / root.parent.name / root.name / name
+    path.parent.mkdir(parents=True)
+    rows, columns = torch.triu_indices(*moment.matrix.shape)
+    about = {
+        "tokens": moment.tokens,
+        "layer": moment.layer,
+        "fingerprint": moment.fingerprint,
+        "corpus": moment.corpus,
+    }
+    save_file({"upper": moment.matrix[rows, columns]}, path, {"about": json.dumps(about)})
+    for file in root.iterdir():
+        file.unlink()
+
+
 def test_packaged_statistics_are_taken_in_place_of_new_ones(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PACKAGED", tmp_path / "packaged")
     model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
     made = second_moments(model, [1], corpus)[1]
     (root,) = (tmp_path / "cache" / "second_moments" / made.fingerprint).iterdir()
-    path = tmp_path / "packaged" / "samples" / root.parent.name / root.name / "layer1.safetensors"
-    path.parent.mkdir(parents=True)
-    rows, columns = torch.triu_indices(*made.matrix.shape)
-    about = {
-        "tokens": made.tokens,
-        "layer": 1,
-        "fingerprint": made.fingerprint,
-        "corpus": made.corpus,
-    }
-    save_file({"upper": made.matrix[rows, columns]}, path, {"about": json.dumps(about)})
-    for file in root.iterdir():
-        file.unlink()
+    packaged(made, root, tmp_path)
     monkeypatch.setattr(module, "_summed_keys", None)  # nothing is made
     again = second_moments(model, [1], corpus)[1]
     assert torch.equal(again.matrix, made.matrix)
     assert (again.tokens, again.corpus) == (made.tokens, made.corpus)
+
+
+def test_another_type_of_a_packaged_model_takes_those_of_float32(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PACKAGED", tmp_path / "packaged")
+    model, corpus = tiny("llama"), SelfCorpus(count=2, segment=8)
+    half = replace(model, network=copy.deepcopy(model.network).to(torch.bfloat16))
+    made = second_moments(model, [1], corpus)[1]
+    (root,) = (tmp_path / "cache" / "second_moments" / made.fingerprint).iterdir()
+    packaged(made, root, tmp_path)
+    weights = PackagedWeights(
+        (),
+        (),
+        sha256="",
+        licence="",
+        fingerprint=model.fingerprint,
+        other_fingerprints={"bfloat16": half.fingerprint},
+    )
+    monkeypatch.setitem(module.PACKAGED_WEIGHTS, model.name, weights)
+    monkeypatch.setattr(module, "_summed_keys", None)  # nothing is made
+    again = second_moments(half, [1], corpus)[1]
+    assert torch.equal(again.matrix, made.matrix)
+    assert (again.tokens, again.corpus) == (made.tokens, f"{made.corpus} in float32")
+    assert second_moments(model, [1], corpus)[1].corpus == made.corpus
+    half.weight(half.layout.mlp_out(1)).add_(1)  # other weights, other keys
+    with pytest.raises(TypeError):
+        second_moments(half, [1], corpus)

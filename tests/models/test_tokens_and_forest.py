@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from helpers.models.batching import PADDING, PASS_TOKENS, run_halving, token_batches
+from helpers.models import batching
+from helpers.models.batching import (
+    PADDING,
+    PASS_TOKENS,
+    bytes_of_a_token,
+    run_halving,
+    token_batches,
+    tokens_at_once,
+)
 from helpers.models.forest import Forest, padded
 from helpers.models.forward import hidden_states, prefill
 from helpers.models.tokens import (
@@ -329,3 +337,16 @@ def test_memory_shortage_is_known_by_its_words():
 
     with pytest.warns(UserWarning, match="halves"):
         assert run_halving([1, 2, 3], run) == [1, 2, 3]
+
+
+def test_texts_side_by_side_are_not_padded() -> None:
+    assert list(token_batches([9, 1, 5, 1], 14, padded=False)) == [[0, 2], [1, 3]]
+    assert list(token_batches([9, 1, 5, 1], 16, padded=False)) == [[0, 2, 1, 3]]
+
+
+def test_a_pass_on_a_cpu_is_smaller_where_memory_is_short(tiny, monkeypatch) -> None:
+    lm = tiny("llama")
+    assert tokens_at_once(lm, 100, gradients=True) == 100
+    of_a_token = bytes_of_a_token(lm, lm.dtype, gradients=True)
+    monkeypatch.setattr(batching, "free_bytes", lambda device: 50 * of_a_token)
+    assert tokens_at_once(lm, 100, gradients=True) == 40
