@@ -156,6 +156,59 @@ def redraw_figures(
             echo(str(path))
 
 
+@app.command("edit")
+def edit_file(  # noqa: PLR0913 - the options of a command
+    facts: Annotated[Path, Argument(help="facts: .csv, .tsv, .json or .jsonl, a row a fact")],
+    model: Annotated[str, Option(help="a name, a local folder, or a hub name")] = "smollm2-135m",
+    editors: Annotated[str, Option(help="separated by commas, e.g. rome,memit,ft-m")] = "rome",
+    out: Annotated[Path, Option(help="table: .csv, .tex, .md, .html or .xlsx")] = Path(
+        "facts-edited.csv"
+    ),
+    save: Annotated[Path | None, Option(help="also keep the edits in this folder")] = None,
+    preset: Annotated[str | None, Option(help="hyperparameters; default: the model's own")] = None,
+    corpus: Annotated[str, Option(help="text behind second moments")] = "self",
+    dtype: Annotated[str, Option(help="of the weights")] = "float32",
+    device: Annotated[str, Option(help="cpu, cuda, …")] = "cpu",
+    together: Annotated[bool, Option(help="one edit of all facts, instead of one each")] = False,
+    placebo: Annotated[bool, Option(help="each fact under another one's edit as well")] = True,
+    seed: Annotated[int, Option(help="for every random choice")] = 0,
+    results: Annotated[Path, Option(help="where finished facts are kept")] = RUNS / "results",
+) -> None:
+    """Edit each fact of a file by each editor, and write what became of it as tables; resumes."""
+    from helpers.facts.command import edit_and_report
+
+    with _one_line_if_stopped("stopped; finished facts are kept, the same command resumes"):
+        result = edit_and_report(
+            facts,
+            out=out,
+            model=model,
+            editors=[name.strip() for name in editors.split(",") if name.strip()],
+            save=save,
+            store=results,
+            tell=lambda line: echo(line, err=True),
+            dtype=dtype,
+            device=device,
+            preset=preset,
+            corpus=corpus,
+            seed=seed,
+            together=together,
+            placebo=placebo and not together,
+        )
+    echo("\n".join(result))
+
+
+@app.command("compare")
+def compare_folders(
+    first: Annotated[Path, Argument(help="a folder that edit --save wrote")],
+    second: Annotated[Path, Argument(help="another one, with some of the same facts")],
+) -> None:
+    """Compare what the edits of two folders did to the same facts, without a model."""
+    from helpers.facts.compare import compare_edits
+    from helpers.results.formats import table_text
+
+    echo(table_text(compare_edits(first, second)), nl=False)
+
+
 @app.command()
 def doctor(
     params: Annotated[Path | None, Argument(help="params file of a run to be made")] = None,

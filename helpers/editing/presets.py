@@ -170,12 +170,15 @@ def base_preset(editor: str, model: str, preset: Preset) -> Preset:
     return {name: value for name, value in values.items() if name not in wrapper_fields}
 
 
-def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
+def base_hyperparameters(
+    editor: str, model: str, preset: Preset, *, size: Size | None = None
+) -> Any:
     """Hyperparameters of the editor that makes the updates: RECT's and PRUNE's base, or itself."""
-    hyperparameters = read_hyperparameters(editor, model, preset)
+    hyperparameters = read_hyperparameters(editor, model, preset, size=size)
     if not isinstance(hyperparameters, WrapperHyperparameters):
         return hyperparameters
-    return base_hyperparameters(hyperparameters.base, model, base_preset(editor, model, preset))
+    preset_of_base = base_preset(editor, model, preset)
+    return base_hyperparameters(hyperparameters.base, model, preset_of_base, size=size)
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
