@@ -228,7 +228,7 @@ def edit_file(  # noqa: PLR0913 - the options of a command
             model=model,
             editors=[name.strip() for name in editors.split(",") if name.strip()],
             save=save,
-            store=results,
+            results=results,
             tell=lambda line: echo(line, err=True),
             dtype=dtype,
             device=device,

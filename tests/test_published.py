@@ -1,4 +1,4 @@
-"""Published tables by name: each is made from stored results, with the paper's numbers where it prints them."""
+"""Published tables by name: made from stored results, with the paper's numbers where it prints them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from helpers.facts.result import report_paths
 from helpers.models import load
 from helpers.models.load import model_source
 from helpers.results.formats import table_text
-from helpers.results.store import ResultsStore
 
 
 def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
@@ -26,7 +25,7 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     model: str,
     editors: Sequence[str],
     save: Path | None,
-    store: Path,
+    results: Path,
     tell: Tell,
     dtype: str = "float32",
     device: str = "cpu",
@@ -49,7 +48,7 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
             facts,
             editors=editors,
             preset=preset,
-            store=ResultsStore(store),
+            results=results,
             tell=tell,
             **options,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pandas as pd
 
@@ -40,7 +41,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     placebo: bool = False,
     corpus: str = "self",
     seed: int = 0,
-    store: ResultsStore | None = None,
+    results: Path | str | None = None,
     tell: Tell = lambda _: None,
 ) -> EditedFacts:
     """Edit each fact from the unedited model, and look at what became of it.
@@ -64,7 +65,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
         preset: None takes what the model's file recommends for each editor.
         together: makes one edit of all edits, instead of one each.
         placebo: also score each fact under the same editor's edit of another fact (``editing.placebo``).
-        store: keeps the answers of each fact as it is edited; what it has is not computed again.
+        results: a folder that keeps each fact's answers as it is edited; what it has is not computed again.
         tell: gets a line before what takes long.
 
     The other options are those of ``build_editor``.
@@ -75,6 +76,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     corpus_named(corpus, seed=seed)
     if placebo and together:
         raise RequestError("a placebo is another fact's edit: omit together, or the placebo")
+    store = ResultsStore(Path(results)) if results else None
     unedited = FactRun(lm, facts, None, store)
     # Before an edit is made: it refuses whatever cannot be scored.
     before = [answered.answers for answered in unedited.answers(unedited.own_edits)]

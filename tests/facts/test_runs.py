@@ -16,7 +16,6 @@ from helpers.editing.edit import EditError
 from helpers.editing.ft import Ft
 from helpers.facts import Fact, edit_facts, load_edits
 from helpers.facts.compare import compare_edits
-from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
 
 FAST = {"layers": [1], "num_steps": 4, "lr": 0.05, "norm_constraint": 0.5}
@@ -62,10 +61,10 @@ def test_several_editors_share_a_table(tiny):
 @pytest.mark.parametrize("editor", ["in-context", "memory-bm25", "grace", "kn"])
 def test_editors_of_every_kind_are_kept_and_saved(tiny, tmp_path, editor, monkeypatch):
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
-    lm, store = tiny("llama"), ResultsStore(tmp_path / "results")
+    lm, results = tiny("llama"), tmp_path / "results"
     facts = FACTS[:1] if editor == "kn" else FACTS  # KN asks for the answer known so far
-    first = edit_facts(lm, facts, editor=editor, preset="generic", store=store)
-    again = edit_facts(lm, facts, editor=editor, preset="generic", store=store)
+    first = edit_facts(lm, facts, editor=editor, preset="generic", results=results)
+    again = edit_facts(lm, facts, editor=editor, preset="generic", results=results)
     pd.testing.assert_frame_equal(first.table, again.table)
     loaded = load_edits(again.save(tmp_path / "edits"), lm)
     assert loaded.generate(["Sudan borders"]) == first.generate(["Sudan borders"])
@@ -75,7 +74,7 @@ def test_editors_of_every_kind_are_kept_and_saved(tiny, tmp_path, editor, monkey
 
 
 def test_an_interruption_costs_the_fact_that_is_edited(tiny, tmp_path, edited, monkeypatch):
-    lm, store = tiny("llama"), ResultsStore(tmp_path)
+    lm, results = tiny("llama"), tmp_path
     make = Ft.edit
 
     def killed(editor, requests):
@@ -86,17 +85,17 @@ def test_an_interruption_costs_the_fact_that_is_edited(tiny, tmp_path, edited, m
     with monkeypatch.context() as patched:
         patched.setattr(Ft, "edit", killed)
         with pytest.raises(KeyboardInterrupt):
-            edit_facts(lm, FACTS, editor="ft-m", preset=FAST, store=store)
+            edit_facts(lm, FACTS, editor="ft-m", preset=FAST, results=results)
     assert edited == ["Sudan", "Peru"]
-    table = edit_facts(lm, FACTS, editor="ft-m", preset=FAST, store=store).table
+    table = edit_facts(lm, FACTS, editor="ft-m", preset=FAST, results=results).table
     assert edited == ["Sudan", "Peru", "Mars"]
     plain = edit_facts(lm, FACTS, editor="ft-m", preset=FAST).table
     pd.testing.assert_frame_equal(table, plain, atol=1e-5)
 
 
 def test_what_is_stored_depends_on_each_facts_content_alone(tiny, tmp_path, edited):
-    lm, store = tiny("llama"), ResultsStore(tmp_path)
-    how = {"editor": "ft-m", "preset": FAST, "store": store}
+    lm, results = tiny("llama"), tmp_path
+    how = {"editor": "ft-m", "preset": FAST, "results": results}
     first = edit_facts(lm, FACTS, **how).table
     edited.clear()
     other_order = edit_facts(lm, FACTS[::-1], **how).table
@@ -112,9 +111,7 @@ def test_what_is_stored_depends_on_each_facts_content_alone(tiny, tmp_path, edit
 def test_a_placebo_is_another_facts_edit(tiny, tmp_path):
     lm = tiny("llama")
     lines: list[str] = []
-    result = edit_facts(
-        lm, FACTS, editor="ft-m", preset=FAST, placebo=True, store=ResultsStore(tmp_path)
-    )
+    result = edit_facts(lm, FACTS, editor="ft-m", preset=FAST, placebo=True, results=tmp_path)
     question = Question(FACTS[0].prompts[0], ("Mali",))
     scores = score_answers(lm, [question] * 2, result.edits[1:], [0, 1])
     under_others = np.exp(scores["sum"].to_numpy())
