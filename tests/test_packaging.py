@@ -78,6 +78,34 @@ def test_conda_environment_names_the_same_packages():
     assert f"python{PROJECT['requires-python']}" in environment["dependencies"]
 
 
+def test_conda_environment_names_each_package_once():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    (pip,) = (d["pip"] for d in environment["dependencies"] if isinstance(d, dict))
+    plain = [line for line in pip if not line.startswith("torch")]  # it has a line for each system
+    assert len(plain) == len(set(plain))
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])
+def test_a_container_installs_the_pinned_package_and_ends_in_its_command(name):
+    """Parsed, since few machines have docker: known instructions, files that exist, one command a step."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    steps = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
+    assert [step for step, _ in steps] == [
+        *("FROM", "WORKDIR", "COPY", "RUN", "RUN", "WORKDIR", "ENTRYPOINT"),
+    ]
+    assert steps[0][1].startswith("python:3.12")
+    torch_step, package_step = (text.split() for step, text in steps if step == "RUN")
+    assert re.fullmatch(rf"torch={{2,3}}{re.escape(str(pins()['torch']))}(\+cpu)?", torch_step[-1])
+    assert torch_step[-1].endswith("+cpu") == (name == "Dockerfile")
+    assert package_step[-1] == "."
+    for step in (torch_step, package_step):
+        assert step[:4] == ["python", "-m", "pip", "install"]
+        assert step[step.index("--constraint") + 1] == "constraints.txt"
+    assert steps[-1][1] == '["helpers"]'
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert {".git", ".venv", "runs"} <= set(ignored)
+
+
 def test_torch_is_the_same_version_everywhere():
     version = str(pins()["torch"])
     assert f"TORCH_VERSION := {version}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
