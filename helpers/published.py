@@ -205,11 +205,13 @@ def _criteria(runs: Sequence[Run], *, granularity: str) -> ShownTable:
 
 def _nulls(runs: Sequence[Run]) -> AnyTable:
     (run,) = runs
-    how = {"granularity": "neuron", "share": klob.DEFAULT_SHARE}
-    tables = [
-        klob.null_text(run.joined("null"), subtask=subtask, **how).assign(subtask=subtask)
-        for subtask in ("consistency", "relevance")
-    ]
+    null = run.joined("null")
+    tables = []
+    for subtask in ("consistency", "relevance"):
+        table = klob.null_text(
+            null, subtask=subtask, granularity="neuron", share=klob.DEFAULT_SHARE
+        )
+        tables.append(table.assign(subtask=subtask))
     return pd.concat(tables)
 
 

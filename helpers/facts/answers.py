@@ -51,7 +51,7 @@ class Answers:
         return {"tokens": json.dumps(self.tokens), "scores": json.dumps([self.sums, self.means])}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, str]) -> Answers:
+    def from_row(cls, row: Mapping[Any, Any]) -> Answers:
         """The answers that ``to_row`` gave."""
         sums, means = json.loads(row["scores"])
         return cls([tuple(ids) for ids in json.loads(row["tokens"])], sums, means)

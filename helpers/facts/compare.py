@@ -56,7 +56,7 @@ def _compared(name: str, left: pd.DataFrame, right: pd.DataFrame) -> list[dict[s
         if len(values):
             difference = paired(values["first"], values["second"], kind).difference
             row: dict[str, Any] = {EDITOR: name, "measure": measure}
-            row |= {side: f"{100 * values[side].mean():.1f}" for side in values}
+            row |= {side: f"{100 * values[side].mean():.1f}" for side in ("first", "second")}
             rows.append({**row, "difference": in_points(difference, signed=True), "n": len(values)})
     return rows
 

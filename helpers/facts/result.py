@@ -47,7 +47,9 @@ class EditedFacts:
     table: pd.DataFrame
     texts: pd.DataFrame
     placebo: pd.DataFrame
-    _weights_before: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
+    _weights_before: list[tuple[Tensor, Tensor]] = field(
+        default_factory=list, init=False, repr=False
+    )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -129,7 +131,9 @@ class EditedFacts:
         if not self.written:
             changed = {name for edit in self.edits for name in only_weights(edit, "writing")}
             parameters = [p for name in sorted(changed) for p in self.lm.module(name).parameters()]
-            saved = [(each, each.detach().cpu().clone()) for each in parameters]
+            saved: list[tuple[Tensor, Tensor]] = [
+                (each, each.detach().cpu().clone()) for each in parameters
+            ]
             write(self.lm, self.composed())
             self._weights_before = saved
         return self.lm

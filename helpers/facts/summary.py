@@ -12,8 +12,8 @@ from helpers.results.statistics import interval
 from helpers.results.text import in_points
 
 _NOTE = (
-    "means in percent with 95 % intervals; a relation is a prompt; what was known before has no efficacy; placebo:"
-    " each fact under the same editor's edit of another fact"
+    "means in percent with 95 % intervals; a relation is a prompt; what was known before has no efficacy;"
+    " placebo: each fact under the same editor's edit of another fact"
 )
 
 
