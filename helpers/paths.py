@@ -1,4 +1,7 @@
-"""The repository's folders and the user's cache, and how a file is written whole."""
+"""The repository's folders and the user's cache, and how a file is written whole.
+
+An installed package works in the current folder, and brings what it reads of the repository (``shipped``).
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,39 @@ from pathlib import Path
 
 from helpers import UserError
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-PACKAGED = Path(__file__).resolve().parent / "packaged"
-PARAMS = REPOSITORY / "params"
-NOTEBOOKS = REPOSITORY / "notebooks"
+_PACKAGE = Path(__file__).resolve().parent
+PACKAGED = _PACKAGE / "packaged"
+SHIPPED = _PACKAGE / "shipped"  # params, notebooks and figures, put there by setup.py
+IS_CHECKOUT = not SHIPPED.is_dir()
+REPOSITORY = _PACKAGE.parent if IS_CHECKOUT else Path.cwd()
+
+
+def in_repository(path: Path | str) -> Path:
+    """A path below the repository, or the one that an installed package brings, where only that is there."""
+    own_path = REPOSITORY / path
+    shipped_path = SHIPPED / path
+    return shipped_path if shipped_path.exists() and not own_path.exists() else own_path
+
+
+# Found by what they hold: a user's folder of that name may hold something else.
+PARAMS = in_repository("params/models").parent
+NOTEBOOKS = in_repository("notebooks/01_preliminaries.ipynb").parent
 FIGURES = REPOSITORY / "figures"
+PUBLISHED_DATA = in_repository("figures/data")
 RUNS = REPOSITORY / "runs"
 DIGITS = 16  # of the digests in names and lists of files
 
 
-def in_repository(path: Path) -> Path:
-    """The path, if the repository's folders are here; a ``UserError`` if helpers was installed alone."""
-    if not (PARAMS / "models").is_dir():
-        raise UserError(
-            f"no {path}: helpers was installed without its repository (params, notebooks, figures);"
-            " install it from a checkout: pip install --editable ."
-        )
-    return path
+def copy_notebooks(folder: Path) -> Path:
+    """Copy the notebooks, and the params and pictures that they need, into a folder that has none yet."""
+    names = ("notebooks", "params", "figures")
+    for name in names:
+        if (folder / name).exists():
+            raise UserError(f"{folder / name} is there already: give another folder, or remove it")
+    leave_out = shutil.ignore_patterns("data", "*.svg", "__pycache__", ".ipynb_checkpoints")
+    for source, name in zip((NOTEBOOKS, PARAMS, in_repository("figures")), names, strict=True):
+        shutil.copytree(source, folder / name, ignore=leave_out)
+    return folder / "notebooks"
 
 
 def in_one_line(error: OSError, path: Path | None = None) -> str:
@@ -101,7 +120,7 @@ def remove(path: Path) -> None:
 
 def figures_folder() -> Path:
     """The folder of a notebook's figures: ``HELPERS_FIGURES``, else one that git ignores."""
-    return Path(os.environ.get("HELPERS_FIGURES") or in_repository(RUNS) / "figures")
+    return Path(os.environ.get("HELPERS_FIGURES") or RUNS / "figures")
 
 
 def cache_folder(*parts: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helpers import UserError
 from helpers.params import notebook_of, read_params
-from helpers.paths import REPOSITORY
+from helpers.paths import IS_CHECKOUT, REPOSITORY
 from helpers.results.archive import DATA, Archive
 from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
@@ -40,6 +40,11 @@ def publish(
         from_store_only: write what is computed already, and make no edit.
         data: the folder of all archives.
     """
+    if data == DATA and not IS_CHECKOUT:
+        raise UserError(
+            "publish writes next to the published tables: clone the repository and install it from there"
+            " (pip install --editable .)"
+        )
     params = read_params(file)
     notebook = notebook_of(file)
     if notebook.stem not in PUBLISHED:

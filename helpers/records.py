@@ -107,11 +107,13 @@ def read_json(text: str | bytes, source: str) -> Any:
         ) from problem
 
 
-def read_all(items: Iterable[tuple[str, Item]], read: Callable[[Item], Record]) -> list[Record]:
+def read_all(
+    items: Iterable[tuple[str, Item]], read: Callable[[Item], Record], *, shown: int = 5
+) -> list[Record]:
     """What ``read``, such as a pydantic model's ``model_validate``, makes of each item.
 
     Items come with their sources, such as "mine.json, case_id 3". A UserError has the source, fields and
-    problem of the first five that cannot be used, in one line.
+    problem of the first ``shown`` that cannot be used, in one line.
     """
     records = []
     wrong = []
@@ -121,8 +123,10 @@ def read_all(items: Iterable[tuple[str, Item]], read: Callable[[Item], Record]) 
         except ValueError as error:
             wrong.append(f"{source}: {error_in_words(error)}")
     if wrong:
-        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise UserError(f"{'; '.join(wrong[:5])}{more}: nothing was edited yet; correct the file")
+        more = f"; and {len(wrong) - shown} more" if len(wrong) > shown else ""
+        raise UserError(
+            f"{'; '.join(wrong[:shown])}{more}: nothing was edited yet; correct the file"
+        )
     return records
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -18,7 +19,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from helpers.models.weights import weights_folder
+
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "helpers"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
@@ -74,6 +78,34 @@ def test_conda_environment_names_the_same_packages():
     assert f"python{PROJECT['requires-python']}" in environment["dependencies"]
 
 
+def test_conda_environment_names_each_package_once():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    (pip,) = (d["pip"] for d in environment["dependencies"] if isinstance(d, dict))
+    plain = [line for line in pip if not line.startswith("torch")]  # it has a line for each system
+    assert len(plain) == len(set(plain))
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])
+def test_a_container_installs_the_pinned_package_and_ends_in_its_command(name):
+    """Parsed, since few machines have docker: known instructions, files that exist, one command a step."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    steps = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
+    assert [step for step, _ in steps] == [
+        *("FROM", "WORKDIR", "COPY", "RUN", "RUN", "WORKDIR", "ENTRYPOINT"),
+    ]
+    assert steps[0][1].startswith("python:3.12")
+    torch_step, package_step = (text.split() for step, text in steps if step == "RUN")
+    assert re.fullmatch(rf"torch={{2,3}}{re.escape(str(pins()['torch']))}(\+cpu)?", torch_step[-1])
+    assert torch_step[-1].endswith("+cpu") == (name == "Dockerfile")
+    assert package_step[-1] == "."
+    for step in (torch_step, package_step):
+        assert step[:4] == ["python", "-m", "pip", "install"]
+        assert step[step.index("--constraint") + 1] == "constraints.txt"
+    assert steps[-1][1] == '["helpers"]'
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert {".git", ".venv", "runs"} <= set(ignored)
+
+
 def test_torch_is_the_same_version_everywhere():
     version = str(pins()["torch"])
     assert f"TORCH_VERSION := {version}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -126,100 +158,119 @@ def test_imports_are_light(which):
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """A folder with what pip would install of the package, but for an editable install."""
+def wheel(tmp_path_factory) -> Path:
+    """The wheel that pip builds of what git has of the package."""
     folder = tmp_path_factory.mktemp("wheel")
-    source, wheels, site = (folder / name for name in ("source", "wheels", "site"))
+    source, wheels = folder / "source", folder / "wheels"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    leave_out = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "helpers", source / "helpers", ignore=leave_out)
+    leave_out = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    for name in ("helpers", "params", "notebooks", "figures"):
+        shutil.copytree(ROOT / name, source / name, ignore=leave_out)
     flags = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
     command = [sys.executable, "-m", "pip", *flags, wheels, source]
     subprocess.run(command, check=True, capture_output=True)
-    (wheel,) = wheels.glob("*.whl")
-    shutil.unpack_archive(wheel, site, format="zip")
-    return site
+    (built,) = wheels.glob("*.whl")
+    return built
 
 
-def test_a_wheel_holds_the_modules_and_their_data(installed):
-    for pattern in ("*.py", "packaged/**/*"):
-        ours, theirs = (
-            {str(p.relative_to(root)) for p in (root / "helpers").rglob(pattern) if p.is_file()}
-            for root in (ROOT, installed)
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory) -> Path:
+    """A fresh environment with the wheel; what it depends on is read from this one."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    flags = ["install", "--no-deps", "--no-index", "--no-compile"]
+    command = [sys.executable, "-m", "pip", "--python", str(python), *flags, str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # A line in a .pth file adds a folder, but not the .pth files in it: no editable install of this checkout.
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder
+
+
+@pytest.fixture
+def helpers_command(environment, tmp_path):
+    """The installed console script, run in an empty folder; its output."""
+    unset = ("PYTHONPATH", "HELPERS_FIGURES", "HELPERS_DATA")
+    variables = {name: value for name, value in os.environ.items() if name not in unset}
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path) -> str:
+        command = [environment / "bin" / "helpers", *arguments]
+        done = subprocess.run(
+            command, cwd=cwd, env=variables, capture_output=True, text=True, check=False
         )
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    return run
+
+
+def test_a_wheel_holds_the_modules_their_data_and_what_they_read_of_the_repository(environment):
+    (installed,) = environment.glob("lib/python*/site-packages/helpers")
+    for pattern in ("*.py", "packaged/**/*"):
+        theirs = {str(p.relative_to(installed)) for p in installed.rglob(pattern) if p.is_file()}
+        ours = {str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob(pattern) if p.is_file()}
         assert ours
         assert theirs == ours
+    for name, pattern in (("params", "*.yaml"), ("notebooks", "*.ipynb"), ("figures", "*.parquet")):
+        ours = {str(p.relative_to(ROOT)) for p in (ROOT / name).rglob(pattern)}
+        shipped = installed / "shipped"
+        assert ours == {str(p.relative_to(shipped)) for p in (shipped / name).rglob(pattern)}
 
 
-# Each needs params, notebooks, figures or runs, which lie beside the package in a checkout only.
-NEEDS_THE_REPOSITORY = """
-import os
-import sys
-from pathlib import Path
-
-from typer.testing import CliRunner
-
-import helpers
-from helpers.cli import app
-from helpers.editing.presets import read_hyperparameters
-from helpers.paths import figures_folder
-from helpers.results.archive import archive
-from helpers.results.figure import published_figures, save
-from helpers.results.show import show
-
-os.environ.pop("HELPERS_FIGURES", None)
-params, sweep = sys.argv[1:]
-entries = {
-    "archive": lambda: archive("peak").names(),
-    "figures": lambda: published_figures(chapter="03"),
-    "one figure": lambda: save("05_reading"),
-    "figures' list": lambda: ("figure", "--list"),
-    "shown figure": lambda: show("05_rsim", 0.6, 0.2, title="a fact"),
-    "preset": lambda: read_hyperparameters("rome", "smollm2-135m", "tuned"),
-    "generic preset": lambda: read_hyperparameters("rome", "an/other", "generic"),
-    **{verb: lambda verb=verb: (verb, params) for verb in ("run", "publish", "doctor")},
-    "sweep": lambda: ("sweep", sweep),
-}
-print(helpers.__file__)
-for name, entry in entries.items():
-    try:
-        result = entry()
-        if isinstance(result, tuple):
-            result = CliRunner().invoke(app, result)
-        print(name, "|", getattr(result, "output", result))
-    except helpers.UserError as error:
-        print(name, "|", "error:", error)
-given = read_hyperparameters("ft-l", "an/other", {"layers": [3], "num_steps": 5, "lr": 0.1})
-print("given values | layers", given.layers)
-"""
+def test_an_installed_package_answers_in_an_empty_folder(helpers_command, tmp_path):
+    assert helpers_command("--version") == f"helpers {PROJECT['version']}\n"
+    assert "04_neighbours" in helpers_command("figure", "--list")
+    drawn = helpers_command("figure", "05_reading").splitlines()
+    assert drawn == [str(tmp_path / "figures" / f"05_reading.{kind}") for kind in ("png", "svg")]
+    assert all(map(os.path.exists, drawn))
+    assert "| ROME+APP | ours |" in helpers_command("table", "peak_table_8")
+    assert "runs" not in {path.name for path in tmp_path.iterdir()}
 
 
-def test_what_an_install_without_the_repository_lacks_is_said(installed, tmp_path):
-    params, sweep = tmp_path / "03_editing_runs.yaml", tmp_path / "mine.yaml"
+def test_an_installed_package_edits_facts_with_a_models_own_preset(helpers_command, tiny, tmp_path):
+    lm = tiny("llama")
+    for part in (lm.network, lm.tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    facts = "subject,prompt,target\nSudan,{} borders,Mali\nPeru,The capital of {} is,Oslo\n"
+    (tmp_path / "facts.csv").write_text(facts)
+    arguments = ["edit", "facts.csv", "--model", "model", "--editors", "ft-m,in-context"]
+    output = helpers_command(*arguments, "--preset", "generic", "--save", "edits")
+    assert output.splitlines()[-1] == "edits"
+    assert len(list((tmp_path / "edits").glob("*.safetensors"))) == 4
+    assert (tmp_path / "facts-edited.csv").read_text().count("\n") == 5
+    assert (tmp_path / "runs" / "results").is_dir()  # in the user's folder, not the package's
+
+
+@pytest.mark.skipif(
+    not weights_folder("smollm2-135m").exists(), reason="smollm2-135m is not fetched"
+)
+def test_an_installed_package_copies_its_notebooks_and_runs_a_params_file(
+    helpers_command, tmp_path
+):
+    copied = helpers_command("notebooks", "lab")
+    assert copied.startswith("lab/notebooks; open them with: cd lab")
+    folder = tmp_path / "lab"
+    assert (folder / "figures" / "01_one_record.png").is_file()
+    params = folder / "params" / "quick" / "01_preliminaries.yaml"
+    output = helpers_command("run", params, cwd=folder)
+    assert "01_preliminaries: done in" in output
+    (notebook,) = folder.glob("runs/01_preliminaries/*/notebook.ipynb")
+    assert "ROME" in notebook.read_text("utf-8")
+
+
+def test_what_an_install_without_the_repository_cannot_do_is_said(environment, tmp_path):
+    params = tmp_path / "03_editing_runs.yaml"
     params.write_text("records: 2\n")
-    sweep.write_text("models: [smollm2-135m]\ndatasets: [peak-mini-cf]\neditors: [rome]\n")
     done = subprocess.run(
-        [sys.executable, "-c", NEEDS_THE_REPOSITORY, str(params), str(sweep)],
-        env={**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"},
+        [environment / "bin" / "helpers", "publish", params],
         cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    place, *lines = done.stdout.splitlines()
-    assert Path(place).is_relative_to(installed)
-    *entries, given = [line for line in lines if line]
-    assert len(entries) == 11
-    for line in entries:
-        assert re.search(
-            r"\| (error: )no .*: helpers was installed without its repository.*"
-            r"pip install --editable \.$",
-            line,
-        ), line
-    assert given == "given values | layers (3,)"
-    assert sorted(path.name for path in installed.iterdir() if "dist-info" not in path.name) == [
-        "helpers"
-    ]
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: publish writes next to the published tables: clone")

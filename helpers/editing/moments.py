@@ -24,7 +24,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers import UserError
-from helpers.editing.corpus import Corpus
+from helpers.editing.corpus import Corpus, SelfCorpus, written_by
 from helpers.kept import kept_at, kept_whole, load_if_intact, load_or_make, read_kept
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
@@ -32,6 +32,7 @@ from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
 from helpers.models.products import exact_products
+from helpers.models.shapes import seeded
 from helpers.models.state import in_own_state
 from helpers.models.tokens import prompt_prefix
 from helpers.models.weights import PACKAGED_WEIGHTS
@@ -41,6 +42,7 @@ from helpers.processes import Progress
 TOGETHER = 32  # documents that are summed together
 TOKENS = 4096  # of a pass, padding included
 LARGE = 4096  # rows of a matrix whose decomposition is kept
+_TRIED_TOKENS = 8  # of each document, by which an estimate is made
 SAVE_EVERY = 300.0  # seconds after which unfinished sums are saved again
 READ_SO_FAR = "documents and tokens"  # next to unfinished sums, in their file
 
@@ -136,8 +138,8 @@ def second_moments(
 ) -> dict[int, SecondMoment]:
     """Second moments by layer, made where cache and package lack them; an interrupted run resumes."""
     fingerprint = lm.fingerprint
-    name = corpus.name + "-bos" * bool(prompt_prefix(lm))
-    root = cache_folder("second_moments", fingerprint, name)
+    root = _moments_folder(lm, corpus)
+    name = root.name
     moments = {layer: _packaged_in_float32(lm, name, layer) for layer in layers}
     for layer in layers:
         if moments[layer] is None:
@@ -174,6 +176,40 @@ def _packaged_in_float32(lm: LanguageModel, name: str, layer: int) -> SecondMome
         return None
     moment = _read_moment(path)
     return replace(moment, corpus=f"{moment.corpus} in float32", file=path)
+
+
+def _moments_folder(lm: LanguageModel, corpus: Corpus) -> Path:
+    name = corpus.name + "-bos" * bool(prompt_prefix(lm))
+    return cache_folder("second_moments", lm.fingerprint, name)
+
+
+def unmade_layers(lm: LanguageModel, layers: Sequence[int], corpus: Corpus) -> list[int]:
+    """The layers whose second moments neither the package nor the cache has."""
+    root = _moments_folder(lm, corpus)
+    return [
+        layer
+        for layer in layers
+        if _packaged_in_float32(lm, root.name, layer) is None
+        and not kept_at(_file_of_layer(root, layer)).exists()
+    ]
+
+
+def usual_seconds(lm: LanguageModel, corpus: Corpus) -> float | None:
+    """An estimate of the seconds that second moments over text of the model itself take; None of other text.
+
+    By the time of one pass, and of the first tokens of as many documents as are sampled together.
+    """
+    if not isinstance(corpus, SelfCorpus):
+        return None
+    rows = min(TOGETHER, corpus.count)
+    starts = torch.zeros((rows, 1), dtype=torch.long, device=lm.device)
+    began = time.perf_counter()
+    with seeded(0, lm.device):
+        texts = written_by(lm, starts, _TRIED_TOKENS, top_k=0)
+    _keys(lm, [[int(token) for token in text] for text in texts], [lm.layout.mlp_out(0)])
+    seconds = time.perf_counter() - began
+    batches = corpus.count / rows * corpus.segment / _TRIED_TOKENS
+    return batches * seconds
 
 
 def _file_of_layer(root: Path, layer: int) -> Path:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from helpers.editing.editors import EditorError, split_method
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
-from helpers.paths import PARAMS, in_repository
+from helpers.paths import PARAMS
 from helpers.records import did_you_mean, read_json, read_text, read_yaml
 
 GENERIC = "generic"
@@ -184,12 +184,15 @@ def base_preset(editor: str, model: str, preset: Preset) -> Preset:
     return {name: value for name, value in values.items() if name not in wrapper_fields}
 
 
-def base_hyperparameters(editor: str, model: str, preset: Preset) -> Any:
+def base_hyperparameters(
+    editor: str, model: str, preset: Preset, *, model_size: ModelSize | None = None
+) -> Any:
     """Hyperparameters of the editor that makes the updates: RECT's and PRUNE's base, or itself."""
-    hyperparameters = read_hyperparameters(editor, model, preset)
+    hyperparameters = read_hyperparameters(editor, model, preset, model_size=model_size)
     if not isinstance(hyperparameters, WrapperHyperparameters):
         return hyperparameters
-    return base_hyperparameters(hyperparameters.base, model, base_preset(editor, model, preset))
+    preset_of_base = base_preset(editor, model, preset)
+    return base_hyperparameters(hyperparameters.base, model, preset_of_base, model_size=model_size)
 
 
 def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
@@ -217,7 +220,7 @@ def model_file(model: str) -> Path:
     short = {hub: name for name, hub in HUB_NAMES.items()} | EMBEDDED_NAMES
     short_name = short.get(model, model)
     name = Path(short_name.removeprefix(SHAPE_PREFIX)).name.lower()
-    path = in_repository(FOLDER) / f"{name}.yaml"
+    path = FOLDER / f"{name}.yaml"
     if short_name.startswith(SHAPE_PREFIX) and not path.exists():
         return path.with_name(f"{name}-instruct.yaml")
     return path
@@ -249,7 +252,7 @@ def _section_of(editor: str, model: str) -> _Section:
     section_name = split_method(editor)[0].section
     if section_name in _sections_of_any_model():
         presets = _sections_of_any_model()[section_name]
-        return _Section(in_repository(_GENERIC_FILE), section_name, presets)
+        return _Section(_GENERIC_FILE, section_name, presets)
     path = model_file(model)
     sections = content_of(path)["editors"] if path.exists() else {}
     editor_name = editor.partition("+")[0]
@@ -267,13 +270,13 @@ def _words_for_preset(editor: str, model: str, preset: Preset) -> str:
 
 def _generic_sections() -> dict[str, Any]:
     """The generic presets, by the editors' sections."""
-    sections: dict[str, Any] = content_of(in_repository(_GENERIC_FILE))["editors"]
+    sections: dict[str, Any] = content_of(_GENERIC_FILE)["editors"]
     return sections
 
 
 def _sections_of_any_model() -> dict[str, Any]:
     """Presets that do not depend on the model, by the editors' sections."""
-    sections: dict[str, Any] = content_of(in_repository(_GENERIC_FILE))["of_any_model"]
+    sections: dict[str, Any] = content_of(_GENERIC_FILE)["of_any_model"]
     return sections
 
 
@@ -307,7 +310,7 @@ def _fitting_file(folder: Path) -> Path:
         "hidden_size": hidden,
         "intermediate_size": width or (hidden and 4 * hidden),
     }
-    for path in sorted(in_repository(FOLDER).glob("*.yaml")):
+    for path in sorted(FOLDER.glob("*.yaml")):
         if content_of(path).get("configuration") == configuration:
             return path
     raise EditorError(

@@ -15,8 +15,10 @@ from matplotlib.figure import Figure
 from helpers import UserError
 from helpers.behaviour.scorers import named_answers
 from helpers.editing.build import build_editor
+from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
+from helpers.facts import Fact
 from helpers.models import LanguageModel
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
@@ -35,41 +37,22 @@ MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random"
 LISTING = Sampling(max_new_tokens=24, stop="\n", chat=False)
 
 
-def own_record(*, subject: str, prompt: str, target: str, correct: str, false: str) -> PeakRecord:
-    """A record of a fact that is in no data set; its false answers count as both kinds.
-
-    ``prompt`` ends where the answer begins, with ``{}`` or the subject once in it. ``correct`` and
-    ``false`` are separated by semicolons and may be empty. A ``ValueError`` states what is wrong.
-    """
-    subject = subject.strip()
-    prompt = prompt.strip()
-    if not subject:
-        raise ValueError("name the subject: what is the fact about?")
-    if "{}" not in prompt and prompt.count(subject) == 1:
-        prompt = prompt.replace(subject, "{}")
-    if prompt.count("{}") != 1:
-        raise ValueError(
-            f"the prompt must hold {{}} or {subject} once, and end where the answer begins"
-        )
-    correct_answers = _answers(correct)
-    false_answers = _answers(false)
-    for answer in false_answers:
-        if _spelled_alike(answer, correct_answers):
-            raise ValueError(f"{answer} cannot be correct and false; remove it from one list")
-    record = PeakRecord(
+def record_of(fact: Fact) -> PeakRecord:
+    """A fact of one's own as a record that is in no data set; its false answers count as both kinds."""
+    paraphrases = fact.prompts[1 : 1 + len(fact.paraphrases)]
+    return PeakRecord(
         case_id=0,
         relation="",
-        prompt=prompt,
-        subject=subject,
-        target_new="",
-        target_true=correct_answers[0] if correct_answers else "",
-        correct=correct_answers,
-        hard_false=false_answers,
-        random_false=false_answers,
-        paraphrases=(),
+        prompt=fact.prompt,
+        subject=fact.subject,
+        target_new=fact.target,
+        target_true=fact.correct[0] if fact.correct else "",
+        correct=fact.correct,
+        hard_false=fact.false,
+        random_false=fact.false,
+        paraphrases=paraphrases,
         locality=(),
     )
-    return with_target(record, target)
 
 
 def with_target(record: PeakRecord, target: str) -> PeakRecord:
@@ -104,16 +87,6 @@ def _without(target: str, answers: Sequence[str]) -> tuple[str, ...]:
     return tuple(answer for answer in answers if fold(answer) != fold(target))
 
 
-def _answers(text: str) -> tuple[str, ...]:
-    """Answers separated by semicolons, each once whatever its case."""
-    answer_by_folded: dict[str, str] = {}
-    for piece in text.split(";"):
-        answer = piece.strip()
-        if answer:
-            answer_by_folded.setdefault(fold(answer), answer)
-    return tuple(answer_by_folded.values())
-
-
 NamedAnswer = tuple[str, str]  # (answer, list)
 
 
@@ -136,6 +109,7 @@ class Outcome:
     before: tuple[Continuation, ...]
     after: tuple[Continuation, ...]
     seconds: float
+    edit: Edit
 
     def probabilities(self) -> pd.DataFrame:
         """The edit prompt's answers: answer, list, and their probability per token before and after.
@@ -230,6 +204,7 @@ class Explorer:
             before=_continuations(record, texts_before),
             after=_continuations(record, texts_after),
             seconds=time.perf_counter() - started,
+            edit=update,
         )
 
 

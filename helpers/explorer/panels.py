@@ -23,8 +23,10 @@ from helpers import paths
 from helpers.editing.editors import EDITORS
 from helpers.explorer import one_edit
 from helpers.explorer.one_edit import ChainExplorer, ChainsOutcome, Explorer, Outcome
+from helpers.facts.read import fact_of_row
 from helpers.models import load
 from helpers.models.weights import PACKAGED_WEIGHTS, weights_folder
+from helpers.paths import file_name
 from helpers.peak.figures import answer_probabilities
 from helpers.peak.records import PeakRecord
 from helpers.results.show import figure_output, table_output
@@ -37,8 +39,8 @@ ALL = -1  # in place of a chain's number
 _FIELDS = {
     "subject": ("Subject", "Sudan"),
     "prompt": ("Prompt", "{} shares a border with"),
-    "correct": ("Correct", "its answers now, if known: Egypt; Chad"),
-    "false": ("False", "wrong answers to compare with, if wanted: Laos; Peru"),
+    "correct": ("Correct", "its answers now, if known: Egypt | Chad"),
+    "false": ("False", "wrong answers to compare with, if wanted: Laos | Peru"),
 }
 
 
@@ -168,6 +170,10 @@ class EditPanel(Panel):
             )
             for field_name, (field_label, example_text) in _FIELDS.items()
         }
+        self.save = widgets.Button(description="Save", icon="download", disabled=True)
+        self.save.tooltip = "keep this edit in a file"
+        self.save.on_click(lambda _: self._save())
+        self.choices.children = (*self.choices.children, self.save)
         self.fact.observe(lambda _: self._offer_targets(), "value")
         self.source.observe(lambda _: self._offer_fields(), "value")
         self.model.observe(lambda _: self._load(), "value")
@@ -199,7 +205,7 @@ class EditPanel(Panel):
         """The chosen fact with the chosen answer; a ValueError where they make no edit."""
         if self.source.value == OWN:
             field_texts = {field_name: field.value for field_name, field in self.own.items()}
-            return one_edit.own_record(target=self.target.value, **field_texts)
+            return one_edit.record_of(fact_of_row({"target": self.target.value, **field_texts}))
         return one_edit.with_target(self._records[self.fact.value], self.target.value)
 
     def choose(self, record: PeakRecord) -> None:
@@ -247,6 +253,23 @@ class EditPanel(Panel):
         self._draw(answer_probabilities(outcome.probabilities(), title=title))
         self.details.value = details(outcome)
         self.status.value = f"{outcome.method}: {outcome.seconds:.0f} s"
+        self.save.disabled = False
+
+    def _save(self) -> None:
+        """Keep the outcome's edit in a file of its own; ``Edit.load`` reads it."""
+        if self.outcome is None:
+            return
+        words = f"{self.outcome.method} {self.outcome.record.edit_prompt} {self.outcome.record.target_new}"
+        path = paths.RUNS / "edits" / f"{file_name(words)}.safetensors"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.outcome.edit.save(path)
+        except OSError as error:
+            self.status.value = (
+                f"<b style='color:#b00'>{escape(paths.in_one_line(error, path))}</b>"
+            )
+        else:
+            self.status.value = f"saved: {escape(str(path))}"
 
 
 def details(outcome: Outcome) -> str:

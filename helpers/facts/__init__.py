@@ -1,5 +1,9 @@
 """Edit facts of your own, in any model: what each edit did, in one table."""
 
-from helpers.facts.edit import GREEDY, EditedFacts, Fact, edit_facts
+from helpers.facts.answers import GREEDY
+from helpers.facts.edit import edit_facts
+from helpers.facts.fact import Fact
+from helpers.facts.read import load_facts
+from helpers.facts.result import EditedFacts, load_edits
 
-__all__ = ["GREEDY", "EditedFacts", "Fact", "edit_facts"]
+__all__ = ["GREEDY", "EditedFacts", "Fact", "edit_facts", "load_edits", "load_facts"]

@@ -11,7 +11,7 @@ from helpers.klob.examples import read_examples
 from helpers.klob.metrics import SHARES
 from helpers.locating.locators import make_locator
 from helpers.params import check_one_of
-from helpers.paths import REPOSITORY, run_name
+from helpers.paths import in_repository, run_name
 from helpers.results.archive import Archive
 from helpers.values import NotebookParams, ValueChecks, at_least
 
@@ -39,7 +39,7 @@ class KlobParams(NotebookParams):
         yield self._check_examples
         for name in self.values["published"]:
             run = run_name(name, self.values["source"])
-            yield partial(Archive(REPOSITORY / self.values["stored"]).get, run)
+            yield partial(Archive(in_repository(self.values["stored"])).get, run)
 
     def _check_examples(self) -> None:
         require_local(self.values["source"])

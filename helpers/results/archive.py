@@ -16,17 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
-from helpers.paths import FIGURES, digest_of, file_name, in_repository, write_whole, written_whole
+from helpers.paths import PUBLISHED_DATA, digest_of, file_name, write_whole, written_whole
+from helpers.records import did_you_mean
 
 if TYPE_CHECKING:  # imported where a table is read
     import pandas as pd
 
-DATA = FIGURES / "data"
+DATA = PUBLISHED_DATA
 _NEXT = ".new"  # a table's file until ``about.json`` lists it
 
 
 class ArchiveError(UserError):
     """A run that is missing, is damaged, or cannot take the rows; the message names the remedy."""
+
+
+class MissingTableError(ArchiveError, KeyError):
+    """A table that a run does not have; the message names those that there are."""
+
+    __str__ = Exception.__str__  # a KeyError's would be quoted
 
 
 NAMED_BY = "named by"  # the one kind with no colon after it
@@ -131,6 +138,11 @@ class StoredTables(UserDict[str, Any]):
         self.folder = folder
 
     def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self.data:
+            hint = did_you_mean(name, self.data)
+            raise MissingTableError(
+                f"{self.folder} has no table {name!r}{hint}; there are {', '.join(self.data)}"
+            )
         entry = self.data[name]
         return _intact(self.folder / Path(entry["file"]).name, entry["digest"])
 
@@ -152,8 +164,9 @@ class Archive:
         path = folder / "about.json"
         if not path.exists():
             stored = ", ".join(self.names()) or "none"
+            hint = did_you_mean(run, self.names())
             raise ArchiveError(
-                f"no run {run!r} in {self.root}; there are: {stored};"
+                f"no run {run!r}{hint} in {self.root}; there are: {stored};"
                 " make it with python -m helpers publish PARAMS"
             )
         try:
@@ -236,7 +249,7 @@ class Archive:
 @cache
 def archive(paper: str) -> Archive:
     """The committed archive of a paper, such as ``archive("klob")``."""
-    return Archive(in_repository(DATA) / paper)
+    return Archive(DATA / paper)
 
 
 # Every packaged model has its words; the light modules that write captions load no weights.

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from helpers import UserError, paths
 from helpers.paths import in_repository, write_whole
+from helpers.records import did_you_mean
 from helpers.results.archive import DATA, Archive, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LIST = paths.FIGURES / "figures.txt"  # of what stored tables give, read without importing anything
+LIST = in_repository(
+    "figures/figures.txt"
+)  # of what stored tables give, read without importing anything
 # Names instead of imports: a paper's room lies above this one. Imported when a figure is asked for.
 CHAPTERS = {
     "01": ("peak.figures",),
@@ -33,7 +36,6 @@ CHAPTERS = {
     "07": ("peak.figures", "explorer.one_edit"),
 }
 _REGISTRY: dict[str, Drawing] = {}
-_UNKNOWN = "no figure {!r}; see python -m helpers figure --list"
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 
@@ -68,7 +70,7 @@ class Drawing:
         """The figures of this kind whose tables are stored under ``data``."""
         if self.alone:
             yield self
-        stored_runs = Archive(in_repository(data) / self.of).runs() if self.of else []
+        stored_runs = Archive(data / self.of).runs() if self.of else []
         runs = [run for run in stored_runs if set(self.needs) <= set(run.kinds) and self.when(run)]
         if self.together:
             runs_of_own_name = [run for run in runs if "@" not in run.name]
@@ -103,12 +105,18 @@ def figure(name: str, **conditions: Any) -> Callable[[Draw], Draw]:
     return register
 
 
+def _unknown(name: str) -> UserError:
+    listed = [line.split()[0] for line in LIST.read_text("utf-8").splitlines()]
+    hint = did_you_mean(name, [*_REGISTRY, *listed])
+    return UserError(f"no figure {name!r}{hint}; see python -m helpers figure --list")
+
+
 def drawing(name: str) -> Drawing:
     """How figures of a kind are drawn; a ``UserError`` where there is none."""
     for module in CHAPTERS.get(name[:2], ()):
         import_module(f"helpers.{module}")
     if name not in _REGISTRY:
-        raise UserError(_UNKNOWN.format(name))
+        raise _unknown(name)
     return _REGISTRY[name]
 
 
@@ -138,7 +146,7 @@ def save(name: str, folder: Path | None = None, *, data: Path = DATA) -> list[Pa
     """Draw one published figure and save it as PNG and SVG, by default among the committed ones."""
     figures_by_name = published_figures(data, chapter=name[:2])
     if name not in figures_by_name:
-        raise UserError(_UNKNOWN.format(name))
+        raise _unknown(name)
     from helpers.results.style import save_figure
 
     return save_figure(figures_by_name[name].draw(), name, folder or paths.FIGURES)

@@ -21,7 +21,7 @@ from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.execute import SHARED, PlannedRun, planned_run
 from helpers.params import validate_params
-from helpers.paths import NOTEBOOKS, REPOSITORY, file_name, in_repository
+from helpers.paths import NOTEBOOKS, REPOSITORY, file_name
 from helpers.peak.records import part_name, record_count
 from helpers.records import error_in_words, read_yaml
 
@@ -128,7 +128,7 @@ def expand(
         download: whether data sets that are not here are downloaded; else their published numbers of
             records are planned with.
     """
-    notebook = notebook or in_repository(NOTEBOOK)
+    notebook = notebook or NOTEBOOK
     if axes_in_params := [axis for axis in _AXES if axis in sweep.params]:
         raise UserError(
             f"{source}: {', '.join(axes_in_params)} in params, which a sweep sets itself"

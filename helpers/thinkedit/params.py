@@ -9,7 +9,7 @@ from typing import ClassVar
 from helpers.editing.editors import method_label
 from helpers.fetch import require_local
 from helpers.params import check_one_of, check_range
-from helpers.paths import REPOSITORY
+from helpers.paths import in_repository
 from helpers.records import by_case_id
 from helpers.results.archive import Archive
 from helpers.thinkedit.knowgic import EditedGraph, load_edits
@@ -49,7 +49,7 @@ class ThinkEditParams(NotebookParams):
         yield partial(check_edit, self.values["layout"], self.values["case_id"])
         yield self._check_cases
         for name in self.values["published"]:
-            yield partial(Archive(REPOSITORY / self.values["stored"]).get, name)
+            yield partial(Archive(in_repository(self.values["stored"])).get, name)
 
     def _check_cases(self) -> None:
         for case_id in self.values["cases"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -108,6 +109,8 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             parts = {"contexts": ContextTemplates((CONTEXTS,))}
         elif not row.loss:
             parts = {}
+        taken = {field.name for field in fields(row.editor_class)}
+        parts = {key: part for key, part in parts.items() if key in taken}
         return row.editor_class(lm=lm, hyperparameters=row.hyperparameters(**values), **parts)
 
     return build

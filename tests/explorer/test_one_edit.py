@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.explorer.one_edit import MEASURES, Continuation, Outcome, own_record, with_target
+from helpers.editing.weight_edit import WeightEdit
+from helpers.explorer.one_edit import MEASURES, Continuation, Outcome, record_of, with_target
+from helpers.facts import Fact
 from helpers.peak.metrics import metrics_table
 from helpers.peak.run import edit_prompt_probabilities, edit_request, joined_scores
 
@@ -43,7 +45,7 @@ def test_naming_counts_continuations(records):
         Continuation("c", (("Peru", "target"),)),
         Continuation("d", (("Peru", "target"), ("X", "hard"))),
     )
-    outcome = Outcome(records[0], "FT", pd.DataFrame(), before, after, 1.0)
+    outcome = Outcome(records[0], "FT", pd.DataFrame(), before, after, 1.0, WeightEdit({}))
     assert outcome.naming().to_numpy().tolist() == [
         ["Peru", "target", 0, 2],
         ["X", "hard", 1, 1],
@@ -65,25 +67,22 @@ def test_a_target_that_cannot_be_appended_is_refused(records, target, message):
         with_target(records[0], records[0].correct[0] if target is None else target)
 
 
-OWN = {"subject": "Sudan", "prompt": "Sudan borders", "target": "Oman", "correct": "", "false": ""}
-
-
-def test_a_fact_of_ones_own_is_a_record():
-    record = own_record(**OWN | {"correct": "Chad; chad; Washington, D.C.", "false": "Laos; oman"})
-    assert (record.prompt, record.target_new) == ("{} borders", "oman")
-    assert (record.correct, record.hard_false) == (("Chad", "Washington, D.C."), ("Laos",))
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"subject": " "}, "name the subject"),
-        ({"prompt": "It borders"}, "must hold {} or Sudan once"),
-        ({"target": ""}, "name the answer"),
-        ({"correct": "Ómán"}, "Ómán is already a correct answer"),
-        ({"correct": "Chad", "false": "CHAD"}, "cannot be correct and false"),
-    ],
-)
-def test_what_is_no_fact_is_said(given, message):
-    with pytest.raises(ValueError, match=message):
-        own_record(**OWN | given)
+def test_a_fact_of_ones_own_is_a_record_with_its_paraphrases():
+    fact = Fact(
+        "Sudan",
+        "{} borders",
+        "Oman",
+        ("Beside {} is",),
+        (),
+        ("Chad", "Washington, D.C."),
+        ("Laos",),
+    )
+    record = record_of(fact)
+    assert (record.prompt, record.target_new) == ("{} borders", "Oman")
+    assert record.paraphrases == ("Beside Sudan is",)
+    assert (record.correct, record.hard_false, record.random_false) == (
+        ("Chad", "Washington, D.C."),
+        ("Laos",),
+        ("Laos",),
+    )
+    assert record_of(Fact("Sudan", "{} borders", "Oman")).correct == ()

@@ -7,6 +7,7 @@ import json
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
+from helpers.editing.edit import Edit
 from helpers.explorer import panels
 from helpers.explorer.panels import ALL, OWN, ChainPanel, EditPanel
 
@@ -75,7 +76,7 @@ def own(panel, **texts):
 
 
 def test_a_fact_of_ones_own_is_edited(panel):
-    own(panel, correct="Chad; Egypt", false="Laos; Peru")
+    own(panel, correct="Chad | Egypt", false="Laos|Peru")
     panel.button.click()
     panel.wait()
     assert panel.outcome.record.edit_prompt == "Sudan borders"
@@ -87,8 +88,20 @@ def test_a_fact_of_ones_own_is_edited(panel):
     own(panel, prompt="It borders")
     panel.button.click()
     panel.wait()
-    assert "must hold {} or Sudan once" in panel.status.value
+    assert "must hold exactly one {} where the subject goes" in panel.status.value
     assert "explorer-old" in panel.picture._dom_classes
+
+
+def test_an_edit_is_kept_in_a_file(panel, monkeypatch, tmp_path):
+    monkeypatch.setattr(panels.paths, "RUNS", tmp_path)
+    assert panel.save.disabled
+    panel.button.click()
+    panel.wait()
+    panel.save.click()
+    (path,) = (tmp_path / "edits").iterdir()
+    assert str(path) in panel.status.value
+    loaded = Edit.load(path)
+    assert loaded.interventions().keys() == panel.outcome.edit.interventions().keys()
 
 
 def test_another_fetched_model_can_be_chosen(panel, tiny, monkeypatch):

@@ -29,7 +29,8 @@ from helpers.editing.presets import (
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rome import RomeHyperparameters
 from helpers.editing.weight_edit import WeightEdit
-from helpers.facts import GREEDY, Fact, edit, edit_facts
+from helpers.facts import GREEDY, Fact, answers, edit_facts
+from helpers.facts import fact as facts_room
 from helpers.models.shapes import SHAPES
 from helpers.models.tokens import answer_ids, chat_prompt
 from helpers.paths import REPOSITORY
@@ -203,7 +204,7 @@ def test_what_is_no_text_is_refused_with_the_fact_and_the_field(change, message)
 def test_what_cannot_be_edited_is_refused_before_the_model_runs(
     tiny, monkeypatch, facts, options, message
 ):
-    monkeypatch.setattr("helpers.facts.edit.score_answers", None)  # the first that would run it
+    monkeypatch.setattr("helpers.facts.answers.score_answers", None)  # the first that would run it
     options = {"editor": "ft-m", "preset": FAST, **options}
     with pytest.raises(UserError, match=message) as caught:
         edit_facts(tiny("llama"), facts, **options)
@@ -275,7 +276,7 @@ def test_facts_that_are_odd_are_edited_and_told():
     other = replace(near, target="Mali", prompt="{}  shares a border with")
 
     def told(fact, *others, together=False):
-        return edit.fact_warnings(fact, [fact, *others], together=together)
+        return facts_room.fact_warnings(fact, [fact, *others], together=together)
 
     assert told(replace(near, paraphrases=near.paraphrases[:1])) == []
     assert told(near) == ["the paraphrase 'A country beside it is' does not name the subject"]
@@ -307,7 +308,9 @@ def test_a_target_is_given_where_its_name_ends(tiny):
     model = tiny("llama")  # a token is a byte
 
     def given(text, target):
-        return edit.gives(model, tuple(answer_ids(model, text)), tuple(answer_ids(model, target)))
+        return answers.gives(
+            model, tuple(answer_ids(model, text)), tuple(answer_ids(model, target))
+        )
 
     assert given("Niger and Chad", "Niger")
     assert given("Niger", "Niger")
@@ -323,7 +326,7 @@ def test_a_target_that_the_answer_only_begins_with_is_not_known_before(tiny, mon
     """The unedited model says Nigeria, the edited one Niger."""
     model = tiny("llama")
     said = iter([[[answer_ids(model, "Nigeria.")]], [[answer_ids(model, "Niger.")]]])
-    monkeypatch.setattr("helpers.facts.edit.sample_tokens", lambda *_, **__: next(said))
+    monkeypatch.setattr("helpers.facts.answers.sample_tokens", lambda *_, **__: next(said))
     fact = Fact("Chad", "The neighbour of {} is", "Niger")
     row = edit_facts(model, [fact], editor="ft-m", preset=FAST).table.iloc[0]
     assert (row["outcome"], row["efficacy"]) == ("written", 1.0)
@@ -331,33 +334,32 @@ def test_a_target_that_the_answer_only_begins_with_is_not_known_before(tiny, mon
 
 
 def test_the_pieces_of_a_row():
-    failed = WeightEdit({}, {"failure": "too large"})
-    assert edit.outcome(failed, known_before=True, given_after=True) == "given up: too large"
-    sound = WeightEdit({})
-    assert edit.outcome(sound, known_before=True, given_after=True) == "known before"
-    assert edit.outcome(sound, known_before=False, given_after=True) == "written"
-    assert edit.outcome(sound, known_before=False, given_after=False) == "not written"
-    assert edit.begins_with((1, 2, 3), (1, 2))
-    assert not edit.begins_with((1,), (1, 2))
-    assert edit.shared_beginning((1, 2, 3), (1, 2, 4)) == 0.5  # of three tokens and the end
-    assert edit.shared_beginning((1,), (1,)) == 1
-    assert edit.shared_beginning((1,), (1, 2)) == 0.5
-    assert edit.shared_beginning(tuple(range(20)), (*range(11), 0)) == pytest.approx(11 / 12)
+    failed = {"failure": "too large"}
+    assert answers.outcome(failed, known_before=True, given_after=True) == "given up: too large"
+    assert answers.outcome({}, known_before=True, given_after=True) == "known before"
+    assert answers.outcome({}, known_before=False, given_after=True) == "written"
+    assert answers.outcome({}, known_before=False, given_after=False) == "not written"
+    assert answers.begins_with((1, 2, 3), (1, 2))
+    assert not answers.begins_with((1,), (1, 2))
+    assert answers.shared_beginning((1, 2, 3), (1, 2, 4)) == 0.5  # of three tokens and the end
+    assert answers.shared_beginning((1,), (1,)) == 1
+    assert answers.shared_beginning((1,), (1, 2)) == 0.5
+    assert answers.shared_beginning(tuple(range(20)), (*range(11), 0)) == pytest.approx(11 / 12)
 
 
 def test_damage_is_of_the_answers_that_were_in_order_before():
     fact = Fact("a", "{} is", "b", correct=("c", "d"), false=("e", "f"))
 
-    def answers(*means):  # target, correct, false
-        return edit.Answers([], pd.DataFrame({"mean": np.log(means)}))
+    def given(*means):  # target, correct, false
+        return answers.Answers([], [], np.log(means).tolist())
 
-    before, after = answers(0.1, 0.5, 0.25, 0.125, 0.0625), answers(0.9, 0.25, 0.25, 0.5, 0.01)
-    correct, false = edit.answer_lists(fact, before)
+    before, after = given(0.1, 0.5, 0.25, 0.125, 0.0625), given(0.9, 0.25, 0.25, 0.5, 0.01)
+    correct, false = answers.answer_lists(fact, before)
     assert np.exp(correct) == pytest.approx([0.5, 0.25])
     assert np.exp(false) == pytest.approx([0.125, 0.0625])
-    found = edit.damage(fact, before, after)
+    found = answers.damage(fact, before, after)
     counted = keep_answers(correct, false, false)
-    correct_after, false_after = edit.answer_lists(fact, after)
+    correct_after, false_after = answers.answer_lists(fact, after)
     expected = additivity(
         np.array([correct, correct_after])[:, counted.correct],
         np.array([false, false_after])[:, counted.hard],
@@ -482,6 +484,10 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         # A tiny folder instead of the page's model, so that it runs in seconds.
         code = re.sub(r'models\.load\("[^"]+"\)', f"models.load({str(checkpoint)!r})", block)
         code = code.replace('editor="rome"', 'editor="rome", preset="generic", corpus="self-8x16"')
+        code = code.replace(
+            'editors=["rome", "ft-m"]',
+            'editors=["rome", "ft-m"], preset="generic", corpus="self-8x16"',
+        )
         code = code.replace('preset="tuned"', 'preset="generic", corpus="self-8x16"')
         exec(compile(code, page, "exec", dont_inherit=True), namespace)
     assert len(namespace["result"].table) >= 1  # type: ignore[attr-defined]

@@ -1,0 +1,58 @@
+"""What ``helpers edit`` does: a file of facts becomes tables, and where wanted a folder of edits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from helpers.editing.build import check_method
+from helpers.editing.presets import default_preset
+from helpers.facts.edit import Tell, edit_facts
+from helpers.facts.read import load_facts
+from helpers.facts.result import report_paths
+from helpers.models import load
+from helpers.models.load import model_source
+from helpers.results.formats import table_text
+
+
+def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
+    file: Path,
+    *,
+    out: Path,
+    model: str,
+    editors: Sequence[str],
+    save: Path | None,
+    results: Path,
+    tell: Tell,
+    dtype: str = "float32",
+    device: str = "cpu",
+    preset: str | None = None,
+    **options: Any,
+) -> list[str]:
+    """Edit the facts of a file and write the tables; lines that sum up what was done.
+
+    File, output and names are checked before the model is loaded. ``options`` are those of ``edit_facts``.
+    """
+    report_paths(out)
+    model_source(model)
+    for editor in editors:
+        check_method(editor, model, preset or default_preset(editor, model))
+    facts = load_facts(file)
+    lm = load(model, dtype=dtype, device=device)
+    with patch.dict(os.environ, {"HELPERS_TELL": "1", "TQDM_DISABLE": "1"}):  # lines of progress
+        result = edit_facts(
+            lm,
+            facts,
+            editors=editors,
+            preset=preset,
+            results=results,
+            tell=tell,
+            **options,
+        )
+    paths = [str(path) for path in result.write_tables(out)]
+    if save:
+        paths.append(str(result.save(save)))
+    return [table_text(result.summary()), *paths]
