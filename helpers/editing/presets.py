@@ -36,6 +36,14 @@ class Hyperparameters(BaseModel):
         return ()
 
 
+def later_field(default: Any, **checks: Any) -> Any:
+    """A field that came after results were published: at its default it is in no settings.
+
+    So what was kept without it keeps its key.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default, **checks)
+
+
 class LayerHyperparameters(Hyperparameters):
     """Hyperparameters of an editor that is told which blocks to edit."""
 
@@ -49,7 +57,13 @@ class LayerHyperparameters(Hyperparameters):
         return layers
 
 
-class VectorHyperparameters(LayerHyperparameters):
+class LossHyperparameters(LayerHyperparameters):
+    """Hyperparameters of an editor with a loss. ``eos``: the target ends with the end-of-text token."""
+
+    eos: bool = later_field(False)
+
+
+class VectorHyperparameters(LossHyperparameters):
     """Hyperparameters that ROME, MEMIT and AlphaEdit share.
 
     ``v_loss_layer`` is none of them: it is the last in all published settings.

@@ -236,16 +236,11 @@ class PeakSequence:
             if count in missing:
                 self._keep(count, total_after)
 
-    @property
-    def _is_resumable(self) -> bool:
-        """Whether the cumulative edit is all that the editor remembers; PRUNE remembers more."""
-        return type(self.editor).edit_sequentially is Editor.edit_sequentially
-
     def _last_intact(self, earlier: Sequence[int]) -> tuple[int, Edit]:
         """The last of the earlier checkpoints from which to edit on, and its edit; else 0 and none."""
         count = 0
         total: Edit = WeightEdit({})
-        if not self._is_resumable:
+        if not self.editor.is_resumable:
             return count, total
         for checkpoint in earlier:
             stored = load_if_intact(self.results(checkpoint).folder / _EDIT, Edit.load)
@@ -255,7 +250,7 @@ class PeakSequence:
 
     def _totals(self, total: Edit, requests: Sequence[EditRequest]) -> Iterator[Edit]:
         """The cumulative edit after each request; ``total`` is what the edits before them made."""
-        if not self._is_resumable:
+        if not self.editor.is_resumable:
             yield from self.editor.edit_sequentially(requests)
             return
         for request in requests:

@@ -21,6 +21,9 @@ class Look:
 LOOKS = {
     "alphaedit": Look(0, "o"),
     "memit": Look(1, "s"),
+    "memit-seq": Look(1, "D"),
+    "emmet": Look(1, "v"),
+    "ultraedit": Look(6, "P"),
     "rect": Look(2, "^"),
     "prune": Look(3, "D", large=True),
     "prune-added": Look(3, "d"),
@@ -28,6 +31,8 @@ LOOKS = {
     "r-rome": Look(4, "<"),
     "ft-m": Look(5, "P"),
     "ft-l": Look(5, ">"),
+    "ft-bf": Look(5, "o"),
+    "lora": Look(6, "s"),
     "kn": Look(6, "X"),
     "mend": Look(7, "*"),
     "grace": Look(7, "p"),

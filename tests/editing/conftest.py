@@ -35,6 +35,10 @@ VALUES: dict[str, dict[str, Any]] = {  # by section
     "memit": {"layers": (1, 2), "mom2_update_weight": 2.0, **VECTOR},
     "alphaedit": {"layers": (1, 2), "L2": 1e-3, **VECTOR},
     "ft": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
+    "emmet": {"layers": (1,), **VECTOR},
+    "ultraedit": {"layers": (1, 2), "lr": 0.02, "held_out": 12},
+    "lora": {"layers": (0, 1, 2, 3), "rank": 2, "num_steps": 6, "lr": 2e-2},
+    "ftbf": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
     "mend": {"layers": (2, 3), "rank": 4},
     "kn": {"steps": 4},
     "grace": {"layers": (2,), "num_steps": 8, "lr": 0.5, "epsilon": 0.01},
@@ -93,7 +97,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
         parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
         parts["targets"] = more.pop("targets", "new")
         values = {**VALUES[row.section], **row.values, **more}
-        if row.section in ("rome", "memit", "alphaedit"):
+        if row.section in ("rome", "memit", "alphaedit", "emmet"):
             flat = ContextTemplates((CONTEXTS,))
             grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
             parts["contexts"] = grouped if row.editor_class.grouped else flat
