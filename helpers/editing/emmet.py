@@ -7,14 +7,14 @@ With C the keys' second moment, K [f, n] the keys and R [d, n] what is missing a
 (Gupta et al. 2024, "A Unified Framework for Model Editing"). For one edit this is ROME's update with the
 key of the denominator for both. The vector and its spreading are MEMIT's.
 
-Deviations. The authors add e I to K^T C^-1 K for batches, and EasyEdit for every edit; C is weighted by w in
-both. But
+Deviations. The authors add e I to K^T C^-1 K for batches, and EasyEdit for every edit; C is weighted by w
+in both. But
 
     R (K^T (w C)^-1 K + e I)^-1 K^T (w C)^-1 = R K^T (e w C + K K^T)^-1,
 
-which is MEMIT on one layer with lambda = e w (``identities``). So only e = 0 is a method of its own here, and
-w cancels. Where K^T C^-1 K is singular to a condition number of 1e10, as for two edits of one subject, its
-pseudo-inverse takes its place, and the diagnostics say so.
+which is MEMIT on one layer with lambda = e w (``identities``). So only e = 0 is a method of its own here,
+and w cancels. Where K^T C^-1 K is singular to a condition number of 1e10, as for two edits of one subject,
+its pseudo-inverse takes its place, and the diagnostics say so.
 """
 
 from __future__ import annotations
@@ -86,5 +86,5 @@ class Emmet(SpreadingEditor):
         condition = self._conditions[layer]
         if condition <= _LARGEST_CONDITION:
             return {"condition": condition}
-        warning = f"layer {layer}: keys repeat each other (condition {condition:.0e}), so not every value is met"
-        return {"condition": condition, "warning": warning}
+        warning = f"layer {layer}: keys repeat each other (condition {condition:.0e})"
+        return {"condition": condition, "warning": f"{warning}, so not every value is met"}

@@ -1,16 +1,18 @@
 """FT-BF: breadth-first fine-tuning of one matrix on all requests at once, with the end of the text.
 
-Each epoch goes through all requests in mini-batches of a new random order; a step is Adam's on the mean of the
-mini-batch's losses, and each loss is FT-M's with the end-of-text token after the target (LocFT-BF, Yang et al.
-2026). A mini-batch below ``stop_threshold`` takes no step, and an epoch whose mean is below it is the last.
+Each epoch goes through all requests in mini-batches of a new random order; a step is Adam's on the mean of
+the mini-batch's losses, and each loss is FT-M's with the end-of-text token after the target (LocFT-BF, Yang
+et al. 2026). A mini-batch below ``stop_threshold`` takes no step, and an epoch whose mean is below it is
+the last.
 
 It is told more than other editors: it sees every request ``num_steps`` times, together with all others. A
-sequence's edit after T requests is therefore a training from the unedited model on the first T (information:
-all). Training on what is new alone, upon an earlier edit, is ``edit_on``. One request alone is FT-M with
-``eos``.
+sequence's edit after T requests is therefore a training from the unedited model on the first T
+(information: all). Training on what is new alone, upon an earlier edit, is ``edit_on``. One request alone
+is FT-M with ``eos``.
 
-Deviations. One MLP matrix, with its bias, is trained; for Mistral the authors train a whole block. Module names
-are exact (theirs match by substring). The order is seeded. What enters the edited block is computed once.
+Deviations. One MLP matrix, with its bias, is trained; for Mistral the authors train a whole block. Module
+names are exact (theirs match by substring). The order is seeded. What enters the edited block is computed
+once.
 """
 
 from __future__ import annotations

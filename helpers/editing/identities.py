@@ -1,8 +1,8 @@
 """Which editors are one method: identities between their solutions, each with its measured difference.
 
-An identity is measured on made-up second moments, keys and values, with the editors' own solvers; what they are
-compared with is the formula as it is printed. Tests hold every row to its tolerance, and a notebook shows the
-same rows. Differences are relative, in the Frobenius norm.
+An identity is measured on made-up second moments, keys and values, with the editors' own solvers; what they
+are compared with is the formula as it is printed. Tests hold every row to its tolerance, and a notebook
+shows the same rows. Differences are relative, in the Frobenius norm.
 """
 
 from __future__ import annotations

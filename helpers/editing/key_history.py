@@ -1,4 +1,4 @@
-"""The keys of a sequence's edits, which later edits leave alone: AlphaEdit's cache, and MEMIT's if it accumulates.
+"""The keys of a sequence's edits, which later edits leave alone: AlphaEdit's cache, and accumulating MEMIT's.
 
 With A [f, m] the keys so far, an edit is solved with A A^T among its constraints. For keys and values that
 stay fixed, a sequence of such edits is then one joint edit (``identities``).

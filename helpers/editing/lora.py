@@ -4,17 +4,18 @@ In each chosen matrix of each layer, with A [rank, in] and B [out, rank],
 
     Delta W = (alpha / rank) B A,       B = 0 at first, A uniform in +-1 / sqrt(in)
 
-(Hu et al. 2022). The loss is FT-M's: the mean negative log-likelihood of the target's tokens, with APP's terms
-added. Each edit has its own adapter, its own Adam state and its own stop; all are trained in one batch. A is
-drawn from the request's record and a seed, so that a batch gives what each edit gives alone.
+(Hu et al. 2022). The loss is FT-M's: the mean negative log-likelihood of the target's tokens, with APP's
+terms added. Each edit has its own adapter, its own Adam state and its own stop; all are trained in one
+batch. A is drawn from the request's record and a seed, so that a batch gives what each edit gives alone.
 
 ``sequence`` is what an adapter does when a further edit comes: ``continue`` trains the one adapter on, as
-EasyEdit and WikiBigEdit do (their sequences are fine-tuning with a low rank); ``stack`` puts a new one on top;
-``merge`` takes the mean of all adapters, each trained on the unedited model (WikiBigEdit's LoRA-Merge).
+EasyEdit and WikiBigEdit do (their sequences are fine-tuning with a low rank); ``stack`` puts a new one on
+top; ``merge`` takes the mean of all adapters, each trained on the unedited model (WikiBigEdit's LoRA-
+Merge).
 
-Deviations. EasyEdit trains AdaLoRA for most models, whose allocation of ranks it never calls, with a dropout of
-0.1; here it is LoRA without dropout, so that runs agree. Its prompts are counted in one tokenisation and masked
-in another. A row whose loss is below ``stop_threshold`` stops for good, as in FT.
+Deviations. EasyEdit trains AdaLoRA for most models, whose allocation of ranks it never calls, with a
+dropout of 0.1; here it is LoRA without dropout, so that runs agree. Its prompts are counted in one
+tokenisation and masked in another. A row whose loss is below ``stop_threshold`` stops for good, as in FT.
 """
 
 from __future__ import annotations

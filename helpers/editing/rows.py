@@ -98,7 +98,7 @@ class EditRow:
         return np.ones(len(self.forest), bool)
 
 
-def edit_row(
+def edit_row(  # noqa: PLR0913 - what editors differ in, each by its name
     lm: LanguageModel,
     request: EditRequest,
     app: App | None = None,

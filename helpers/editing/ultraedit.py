@@ -7,18 +7,21 @@ G [n, out] the gradients of the loss at its output. With the running mean and de
     Delta W^T = (H^T H + I)^-1 H^T V = H^T (H H^T + I)^-1 V.
 
 (Gu et al. 2025, "UltraEdit: Training-, Subject-, and Memory-Free Lifelong Editing"). The right-hand form is
-solved here: n tokens, not in x in numbers, so that an edit has rank n. H is not normalised in it. Matrices of one
-shape share the mean and the deviation, as in the authors' code.
+solved here: n by n numbers, not in by in, so that an edit has rank n. H is not normalised in it. Matrices of
+one shape share mean and deviation, as in the authors' code.
 
-Deviations. (a) The authors edit in turns of 100 requests, and each turn's tokens first enter the statistics. Of
-one token a deviation is undefined. Here statistics are first measured on ``held_out`` packaged requests: edits
-that are made alone are normalised by these, which never change, so that no edit depends on another. In a
-sequence every request is a turn, in a joint edit all requests are one, and statistics grow. (b) The loss is the
-mean over each request's own tokens, not over those of a forward pass. (c) ``statistics: authors`` repeats the
-code's running sum of squares, n var for (n - 1) var, which is 5 % too large in the deviation of ten tokens. (d)
-The published rate of 1e-6 suits models of some 10,000 hidden numbers: ||h^||^2 is about the input's size, so the step
-is not free of scale. (e) +APP takes the gradient of the loss with APP's first term at the same positions; the
-others have no gradient before the edit.
+Deviations:
+
+- The authors edit in turns of 100 requests, whose tokens first enter the statistics. Here the statistics
+  begin with ``held_out`` packaged requests. Edits that are made alone are normalised by these, which never
+  change, so no edit depends on another. In a sequence every request is a turn, a joint edit is one, and
+  statistics grow.
+- The loss is the mean over each request's own tokens, not over those of a forward pass.
+- ``statistics: authors`` repeats the code's sum of squares, which adds n var for (n - 1) var: of ten tokens
+  the deviation is 5 % too large.
+- The published rate is 1e-6. ||h^||^2 is about the input's size, so the same rate changes a smaller model
+  less: with 1,536 inputs 1e-6 changes nothing.
+- APP takes the gradient of its first term at the same positions; the other two have none before the edit.
 """
 
 from __future__ import annotations
