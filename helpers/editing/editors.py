@@ -63,6 +63,7 @@ class NamedEditor:
 
 _ROWS = (
     NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit"),
+    NamedEditor("nas", "NAS", "memit.AlphaEdit", {"norm_feedback": True}),
     NamedEditor("memit", "MEMIT", "memit.Memit"),
     NamedEditor(
         "memit-seq",
@@ -82,6 +83,7 @@ _ROWS = (
         {"prune_compat": "added"},
         same_as_single="memit",
     ),
+    NamedEditor("simie", "SimIE", "simie.Simie"),
     NamedEditor("rome", "ROME", "rome.Rome"),
     NamedEditor("r-rome", "R-ROME", "rome.Rome", {"rome_key": "averaged"}),
     NamedEditor("ft-m", "FT-M", "ft.Ft", {"objective": "target_new"}),

@@ -40,8 +40,10 @@ from torch import Tensor, nn
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.edit import Edit
 from helpers.editing.editor import diagnostics_of, joint_diagnostics
+from helpers.editing.held_out import check_held_out
 from helpers.editing.interventions import LowRank
 from helpers.editing.key_history import KeyHistory, history_bytes, remember
+from helpers.editing.nas import usual_norm, with_usual_norm
 from helpers.editing.presets import VectorHyperparameters, later_field
 from helpers.editing.request import EditRequest
 from helpers.editing.running import under_all
@@ -266,10 +268,16 @@ class Memit(SpreadingEditor):
 
 
 class AlphaEditHyperparameters(VectorHyperparameters):
-    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change."""
+    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change.
+
+    With ``norm_feedback`` every vector gets the norm that is usual for ``held_out`` requests (``nas``).
+    """
 
     nullspace_threshold: float = Field(gt=0)  # absolute; what it leaves is reported with every edit
     L2: float = Field(gt=0)  # the ridge
+    norm_feedback: bool = later_field(False)
+    held_out: int = later_field(200, gt=0)
+    skip_long: bool = later_field(False)
 
 
 @dataclass
@@ -298,7 +306,27 @@ class AlphaEdit(SpreadingEditor):
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
         """Each edit also protects the keys of those before."""
+        self._usual_norm()
         return self.edits_that_remember(requests)
+
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """What requests add to an edited model; the usual norm is the unedited model's."""
+        self._usual_norm()
+        return super().edit_after(earlier, requests)
+
+    def _usual_norm(self) -> float | None:
+        """Of held-out requests, first asked for on the unedited model; None without norm feedback."""
+        settings = self.hyperparameters
+        return usual_norm(self, settings.held_out) if settings.norm_feedback else None
+
+    def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
+        norm = self._usual_norm() if requests else None
+        vectors = super()._vectors(requests)
+        if norm is None:
+            return vectors
+        check_held_out(requests, self.hyperparameters.held_out)
+        skip_long = self.hyperparameters.skip_long
+        return with_usual_norm(self, requests, vectors, norm, skip_long=skip_long)
 
 
 @torch.no_grad()

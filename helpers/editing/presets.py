@@ -292,6 +292,8 @@ def _generic_values(section: str, size: Size) -> dict[str, Any]:
         values["layers"] = list(range(first, first + edited_blocks))
     if per_width := values.pop("mom2_update_weight_per_width", None):
         values["mom2_update_weight"] = per_width * hidden_size
+    if times_width := values.pop("lr_times_width", None):
+        values["lr"] = times_width / hidden_size
     return values
 
 

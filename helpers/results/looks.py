@@ -20,6 +20,7 @@ class Look:
 
 LOOKS = {
     "alphaedit": Look(0, "o"),
+    "nas": Look(0, "s"),
     "memit": Look(1, "s"),
     "memit-seq": Look(1, "D"),
     "emmet": Look(1, "v"),
@@ -27,6 +28,7 @@ LOOKS = {
     "rect": Look(2, "^"),
     "prune": Look(3, "D", large=True),
     "prune-added": Look(3, "d"),
+    "simie": Look(2, "D"),
     "rome": Look(4, "v"),
     "r-rome": Look(4, "<"),
     "ft-m": Look(5, "P"),

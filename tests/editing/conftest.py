@@ -89,7 +89,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
 
     def build(name: str, lm: LanguageModel, **more: Any) -> Editor:
         row = EDITORS[name]
-        if row.section in ("rect", "prune"):
+        if row.section in ("rect", "prune", "simie"):
             known = row.hyperparameters.model_fields
             own = {key: more.pop(key) for key in list(more) if key in known and key != "base"}
             base = build(more.pop("base", "memit"), lm, **more)
@@ -102,6 +102,8 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
             parts["contexts"] = grouped if row.editor_class.grouped else flat
             parts["second_moments"] = moments_of(lm)
+            if values.get("norm_feedback"):
+                values = {"held_out": 8, **values}
             if row.section == "alphaedit":  # half of the directions count as unused
                 largest = (m.matrix for m in parts["second_moments"].values())
                 median = max(float(torch.linalg.eigvalsh(matrix).median()) for matrix in largest)
