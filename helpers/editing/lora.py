@@ -155,12 +155,12 @@ class Lora(LossEditor):
     def _adapter_of(self, edit: WeightEdit) -> Tensor:
         """The adapter [1, size] that an edit consists of."""
         parts = []
-        for name in self.shapes:
-            delta = edit.get(name)
+        for module_name in self.shapes:
+            delta = edit.get(module_name)
             if not isinstance(delta, LowRank) or delta.left.shape[1] != self.hyperparameters.rank:
                 raise EditError(
                     f"LoRA continues an adapter of rank {self.hyperparameters.rank}, which the earlier edit"
-                    f" has not at {name}: use sequence: stack, or the hyperparameters of the earlier edit"
+                    f" has not at {module_name}: use sequence: stack, or the hyperparameters of the earlier edit"
                 )
             parts += [delta.right.T.flatten(), delta.left.flatten() / self._scale]
         return torch.cat(parts)[None].to(self.lm.device)

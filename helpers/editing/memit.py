@@ -279,6 +279,11 @@ class AlphaEditHyperparameters(VectorHyperparameters):
     held_out: int = later_field(200, gt=0)
     skip_long: bool = later_field(False)
 
+    @property
+    def measured_requests(self) -> int:
+        """None without norm feedback."""
+        return self.held_out if self.norm_feedback else 0
+
 
 @dataclass
 class AlphaEdit(SpreadingEditor):
@@ -316,8 +321,8 @@ class AlphaEdit(SpreadingEditor):
 
     def _usual_norm(self) -> float | None:
         """Of held-out requests, first asked for on the unedited model; None without norm feedback."""
-        settings = self.hyperparameters
-        return usual_norm(self, settings.held_out) if settings.norm_feedback else None
+        count = self.hyperparameters.measured_requests
+        return usual_norm(self, count) if count else None
 
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         norm = self._usual_norm() if requests else None

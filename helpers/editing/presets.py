@@ -35,6 +35,11 @@ class Hyperparameters(BaseModel):
         """Layers whose second moments the edit is solved with; none by default."""
         return ()
 
+    @property
+    def measured_requests(self) -> int:
+        """Held-out requests that statistics are measured on before the first edit (``held_out``)."""
+        return 0
+
 
 def later_field(default: Any, **checks: Any) -> Any:
     """A field that came after results were published: at its default it is in no settings.

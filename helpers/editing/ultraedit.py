@@ -70,6 +70,11 @@ class UltraEditHyperparameters(LossHyperparameters):
     statistics: Literal["exact", "authors"] = "exact"
     held_out: int = Field(default=HELD_OUT, ge=0)
 
+    @property
+    def measured_requests(self) -> int:
+        """All that are held out."""
+        return self.held_out
+
 
 @dataclass(frozen=True)
 class TokenStatistics:

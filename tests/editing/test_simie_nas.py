@@ -50,7 +50,9 @@ def test_a_sequence_is_the_recursion_as_printed(tiny, make_editor, requests) -> 
             precision[name] = precision.get(name, begun) + k @ k.T
             change = delta.dense().double() @ k @ k.T @ torch.linalg.inv(precision[name])
             total[name] = total.get(name, torch.zeros_like(change)) + change
-            torch.testing.assert_close(after[name].dense().double(), total[name], rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(
+                after[name].dense().double(), total[name], rtol=1e-3, atol=1e-5
+            )
         earlier = after
     assert not simie.is_resumable
     assert_same(simie.edit(requests[:1])[0], first)
