@@ -160,7 +160,7 @@ class Lora(LossEditor):
             if not isinstance(delta, LowRank) or delta.left.shape[1] != self.hyperparameters.rank:
                 raise EditError(
                     f"LoRA continues an adapter of rank {self.hyperparameters.rank}, which the earlier edit"
-                    f" has not at {module_name}: use sequence: stack, or the hyperparameters of the earlier edit"
+                    f" has not at {module_name}: use sequence: stack, or its hyperparameters"
                 )
             parts += [delta.right.T.flatten(), delta.left.flatten() / self._scale]
         return torch.cat(parts)[None].to(self.lm.device)

@@ -37,6 +37,7 @@ VALUES: dict[str, dict[str, Any]] = {  # by section
     "ft": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
     "emmet": {"layers": (1,), **VECTOR},
     "ultraedit": {"layers": (1, 2), "lr": 0.02, "held_out": 12},
+    "simie": {"ridge": 1e-2},
     "lora": {"layers": (0, 1, 2, 3), "rank": 2, "num_steps": 6, "lr": 2e-2},
     "ftbf": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
     "mend": {"layers": (2, 3), "rank": 4},
@@ -91,9 +92,12 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
         row = EDITORS[name]
         if row.section in ("rect", "prune", "simie"):
             known = row.hyperparameters.model_fields
+            own_values = VALUES.get(row.section, {})
             own = {key: more.pop(key) for key in list(more) if key in known and key != "base"}
             base = build(more.pop("base", "memit"), lm, **more)
-            return row.editor_class(base, row.hyperparameters(**{**row.values, **own}))
+            return row.editor_class(
+                base, row.hyperparameters(**{**own_values, **row.values, **own})
+            )
         parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
         parts["targets"] = more.pop("targets", "new")
         values = {**VALUES[row.section], **row.values, **more}
