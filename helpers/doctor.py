@@ -28,6 +28,7 @@ from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, Repositor
 
 from helpers import UserError, __version__
 from helpers.editing.corpus import DUMP
+from helpers.editing.editors import method_label
 from helpers.editing.mend import UntrainedError
 from helpers.editing.presets import base_hyperparameters
 from helpers.execute import USUAL_TIME
@@ -182,6 +183,7 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
         findings += _weights(params.values["model"], here)
         findings += _official_data(params)
         findings += _second_moments(params)
+        findings += _held_out(params)
         if here:
             findings += _disk(params)
     return findings
@@ -413,6 +415,19 @@ def _second_moments(params: NotebookParams) -> Iterator[Finding]:
         yield Finding(
             f"{moments_words}: made before the first edit where package and cache lack them"
         )
+
+
+def _held_out(params: NotebookParams) -> Iterator[Finding]:
+    """Statistics that editors measure on held-out requests."""
+    for editor in dict.fromkeys(method.partition("+")[0] for method in params.methods):
+        hyperparameters = base_hyperparameters(
+            editor, params.values["model"], params.values["preset"]
+        )
+        if count := hyperparameters.measured_requests:
+            yield Finding(
+                f"{method_label(editor)}: statistics of {count} held-out requests, made before the first"
+                " edit where the cache lacks them"
+            )
 
 
 @dataclass(frozen=True)

@@ -294,3 +294,10 @@ def test_a_dry_run_plans_without_network_data_or_network_of_mend(tmp_path):
     assert lines.count("data peak-t: will be downloaded (2.0 MB)") == 1
     elsewhere, _ = run_file(TABLE_3, dry_run=True, folder=tmp_path / "runs", engine="slurm")
     assert [line for line in elsewhere if "before it can run here" in line] == []
+
+
+def test_statistics_of_held_out_requests_are_told():
+    needs = needs_of(with_values(QUICK, {"methods": ["ultraedit", "nas", "alphaedit"]}))
+    told = [str(finding) for finding in needs if "held-out requests" in str(finding)]
+    assert [text.partition(": ")[0] for text in told] == ["UltraEdit", "NAS"]
+    assert ["480" in told[0], "200" in told[1]] == [True, True]

@@ -59,6 +59,11 @@ class Editor(ABC):
             return f"{name}+app"
         return name if self.targets == "new" else f"{name}+{self.targets}"
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a sequence's cumulative edit is all that it remembers; PRUNE remembers more."""
+        return type(self).edit_sequentially is Editor.edit_sequentially
+
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> Sequence[Edit]:
         """One edit per request, each of the unedited model; one that failed changes nothing."""

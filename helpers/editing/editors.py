@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from helpers import UserError
 from helpers.editing.app import OBJECTIVES, SYMBOLS
@@ -41,6 +41,8 @@ class NamedEditor:
     loss: bool = True  # which APP and further targets can join
     same_as_single: str = ""  # the editor that makes the same update where each edit is made alone
     reported: tuple[str, ...] = ()  # hyperparameters that are printed next to its numbers
+    # What a sequence's edit was told: each request once, or all of them again and again.
+    information: Literal["once", "all"] = "once"
 
     @property
     def editor_class(self) -> Any:
@@ -61,7 +63,17 @@ class NamedEditor:
 
 _ROWS = (
     NamedEditor("alphaedit", "AlphaEdit", "memit.AlphaEdit"),
+    NamedEditor("nas", "NAS", "memit.AlphaEdit", {"norm_feedback": True}),
     NamedEditor("memit", "MEMIT", "memit.Memit"),
+    NamedEditor(
+        "memit-seq",
+        "MEMIT accumulated",
+        "memit.Memit",
+        {"accumulate": True},
+        same_as_single="memit",
+    ),
+    NamedEditor("emmet", "EMMET (e = 0)", "emmet.Emmet"),
+    NamedEditor("ultraedit", "UltraEdit", "ultraedit.UltraEdit", reported=("lr",)),
     NamedEditor("rect", "RECT", "rect_prune.Rect"),
     NamedEditor("prune", "PRUNE", "rect_prune.Prune", same_as_single="memit"),
     NamedEditor(
@@ -71,10 +83,13 @@ _ROWS = (
         {"prune_compat": "added"},
         same_as_single="memit",
     ),
+    NamedEditor("simie", "SimIE", "simie.Simie"),
     NamedEditor("rome", "ROME", "rome.Rome"),
     NamedEditor("r-rome", "R-ROME", "rome.Rome", {"rome_key": "averaged"}),
     NamedEditor("ft-m", "FT-M", "ft.Ft", {"objective": "target_new"}),
     NamedEditor("ft-l", "FT-L", "ft.Ft", {"objective": "prompt_last"}),
+    NamedEditor("ft-bf", "FT-BF", "ftbf.FtBf", information="all"),
+    NamedEditor("lora", "LoRA", "lora.Lora", reported=("lr",)),
     NamedEditor("kn", "KN", "kn.Kn", loss=False, reported=("steps", "adaptive_threshold", "p")),
     NamedEditor("mend", "MEND", "mend.Mend"),
     NamedEditor("grace", "GRACE", "grace.Grace", loss=False, reported=("epsilon",)),

@@ -22,7 +22,7 @@ from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import Editor, diagnostics_of, made_in_batches
 from helpers.editing.interventions import Dense
-from helpers.editing.presets import LayerHyperparameters
+from helpers.editing.presets import LossHyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.rows import EditRow, edit_row
 from helpers.editing.weight_edit import WeightEdit
@@ -36,7 +36,7 @@ class LossEditor(Editor):
     """FT and MEND: their losses are read from whole rows, as every token changes from one block on."""
 
     lm: LanguageModel
-    hyperparameters: LayerHyperparameters
+    hyperparameters: LossHyperparameters
     app: App | None = None
     targets: str = "new"
     progress: bool = False
@@ -61,18 +61,23 @@ class LossEditor(Editor):
         """All that the updates depend on: any editor's settings, and the choice of targets."""
         return super().settings() | {"targets": self.targets}
 
-    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
-        """One independent update per request."""
-        rows = [
+    def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
+        """What the loss of each request reads."""
+        return [
             edit_row(
                 self.lm,
                 request,
                 self.app,
                 targets=self.targets,
                 prompt_last=self.reads_prompt_last,
+                eos=self.hyperparameters.eos,
             )
             for request in with_one_prompt(requests)
         ]
+
+    def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
+        """One independent update per request."""
+        rows = self.rows(requests)
         return made_in_batches(
             [len(row.forest) for row in rows],
             self.token_budget,
@@ -82,7 +87,7 @@ class LossEditor(Editor):
         )
 
 
-class FtHyperparameters(LayerHyperparameters):
+class FtHyperparameters(LossHyperparameters):
     """FT on one layer, its module's bias included, where it has one (GPT-2, GPT-J).
 
     ``norm_constraint`` bounds every entry's change. Below ``stop_threshold`` no further step is taken.

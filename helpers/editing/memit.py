@@ -38,16 +38,18 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from helpers.editing.contexts import read_at_subjects
+from helpers.editing.edit import Edit
 from helpers.editing.editor import diagnostics_of, joint_diagnostics
+from helpers.editing.held_out import check_held_out
 from helpers.editing.interventions import LowRank
-from helpers.editing.presets import VectorHyperparameters
+from helpers.editing.key_history import KeyHistory, history_bytes, remember
+from helpers.editing.nas import usual_norm, with_usual_norm
+from helpers.editing.presets import VectorHyperparameters, later_field
 from helpers.editing.request import EditRequest
 from helpers.editing.running import under_all
 from helpers.editing.vector import Vector, VectorEditor
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models.tokens import SubjectPrompt
-
-KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one run, by layer
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,31 @@ class SpreadingEditor(VectorEditor):
         ]
         return self._recorded(edit, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})
 
+    def edits_that_remember(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
+        """The cumulative edit after each request, which leaves alone the keys of those before it.
+
+        An edit's keys are read on the model just after it was made.
+        """
+        total, history = WeightEdit({}), KeyHistory()
+        editor = replace(self, memo=None)  # vectors of the edited model are not shared
+        for request in requests:
+            with under_all(self.lm, total):
+                step = editor.edit_jointly([request], history)
+            total = total.plus(step)
+            if not step.failed:  # else nothing was written that needs protection
+                with under_all(self.lm, total):
+                    self._remember(history, request)
+            noted = {"history_bytes": history_bytes(history)}
+            total = total.with_diagnostics({**total.diagnostics, **noted})
+            yield total
+
+    def _remember(self, history: KeyHistory, request: EditRequest) -> None:
+        layers = self.hyperparameters.layers
+        key_modules = [self._module(layer) for layer in layers]
+        read = read_at_subjects(self.lm, self.prompts([request]), inputs=key_modules)
+        for layer, key_module in zip(layers, key_modules, strict=True):
+            remember(history, layer, self._averaged(read[key_module]))
+
     def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
         last_layer = self.hyperparameters.layers[-1]
         return self.optimised(requests, self.lm.layout.block(last_layer))
@@ -207,9 +234,13 @@ class SpreadingEditor(VectorEditor):
 
 
 class MemitHyperparameters(VectorHyperparameters):
-    """MEMIT: ``mom2_update_weight`` (lambda) weighs the second moment."""
+    """MEMIT: ``mom2_update_weight`` (lambda) weighs the second moment.
+
+    With ``accumulate`` an edit of a sequence leaves alone the keys of those before it (``key_history``).
+    """
 
     mom2_update_weight: float = Field(gt=0)
+    accumulate: bool = later_field(False)
 
 
 @dataclass
@@ -224,12 +255,34 @@ class Memit(SpreadingEditor):
         weight = self.hyperparameters.mom2_update_weight
         return self.second_moments[layer].solve(keys) / weight, 1.0
 
+    @property
+    def is_resumable(self) -> bool:
+        """Unless it accumulates keys, which the cumulative edit does not hold."""
+        return not self.hyperparameters.accumulate
+
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Edit]:
+        """With ``accumulate`` Delta W_t = R_t K_t^T (lambda C + sum over i <= t of K_i K_i^T)^-1."""
+        if self.hyperparameters.accumulate:
+            return self.edits_that_remember(requests)
+        return super().edit_sequentially(requests)
+
 
 class AlphaEditHyperparameters(VectorHyperparameters):
-    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change."""
+    """AlphaEdit: directions with a second moment below ``nullspace_threshold`` are free to change.
+
+    With ``norm_feedback`` every vector gets the norm that is usual for ``held_out`` requests (``nas``).
+    """
 
     nullspace_threshold: float = Field(gt=0)  # absolute; what it leaves is reported with every edit
     L2: float = Field(gt=0)  # the ridge
+    norm_feedback: bool = later_field(False)
+    held_out: int = later_field(200, gt=0)
+    skip_long: bool = later_field(False)
+
+    @property
+    def measured_requests(self) -> int:
+        """None without norm feedback."""
+        return self.held_out if self.norm_feedback else 0
 
 
 @dataclass
@@ -257,26 +310,28 @@ class AlphaEdit(SpreadingEditor):
         return keys - occupied @ (occupied.T @ keys), self.hyperparameters.L2
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
-        """Each edit also protects the keys of those before, read on the model just after their edit."""
-        total, history = WeightEdit({}), KeyHistory()
-        editor = replace(self, memo=None)  # vectors of the edited model are not shared
-        for request in requests:
-            with under_all(self.lm, total):
-                step = editor.edit_jointly([request], history)
-            total = total.plus(step)
-            if not step.failed:  # else nothing was written that needs protection
-                with under_all(self.lm, total):
-                    self._remember(history, request)
-            yield total
+        """Each edit also protects the keys of those before."""
+        self._usual_norm()
+        return self.edits_that_remember(requests)
 
-    def _remember(self, history: KeyHistory, request: EditRequest) -> None:
-        layers = self.hyperparameters.layers
-        key_modules = [self._module(layer) for layer in layers]
-        read = read_at_subjects(self.lm, self.prompts([request]), inputs=key_modules)
-        for layer, key_module in zip(layers, key_modules, strict=True):
-            keys = self._averaged(read[key_module])
-            earlier_keys = history.get(layer, keys[:, :0])
-            history[layer] = torch.cat([earlier_keys, keys], dim=1)
+    def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
+        """What requests add to an edited model; the usual norm is the unedited model's."""
+        self._usual_norm()
+        return super().edit_after(earlier, requests)
+
+    def _usual_norm(self) -> float | None:
+        """Of held-out requests, first asked for on the unedited model; None without norm feedback."""
+        count = self.hyperparameters.measured_requests
+        return usual_norm(self, count) if count else None
+
+    def _vectors(self, requests: Sequence[EditRequest]) -> list[Vector]:
+        norm = self._usual_norm() if requests else None
+        vectors = super()._vectors(requests)
+        if norm is None:
+            return vectors
+        check_held_out(requests, self.hyperparameters.held_out)
+        skip_long = self.hyperparameters.skip_long
+        return with_usual_norm(self, requests, vectors, norm, skip_long=skip_long)
 
 
 @torch.no_grad()

@@ -33,7 +33,7 @@ from helpers.editing.batch import EditBatch
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.ft import LossEditor
 from helpers.editing.interventions import LowRank
-from helpers.editing.presets import LayerHyperparameters
+from helpers.editing.presets import LossHyperparameters
 from helpers.editing.rows import EditRow
 from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import read_kept
@@ -54,7 +54,7 @@ class UntrainedError(NetworkError):
     """No network was trained for the model."""
 
 
-class MendHyperparameters(LayerHyperparameters):
+class MendHyperparameters(LossHyperparameters):
     """MEND: all MLP matrices of ``layers`` are edited.
 
     ``rank`` is that of the hypernetwork's two layers, ``network`` its file: a path, or a name looked

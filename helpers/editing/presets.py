@@ -35,6 +35,19 @@ class Hyperparameters(BaseModel):
         """Layers whose second moments the edit is solved with; none by default."""
         return ()
 
+    @property
+    def measured_requests(self) -> int:
+        """Held-out requests that statistics are measured on before the first edit (``held_out``)."""
+        return 0
+
+
+def later_field(default: Any, **checks: Any) -> Any:
+    """A field that came after results were published: at its default it is in no settings.
+
+    So what was kept without it keeps its key.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default, **checks)
+
 
 class LayerHyperparameters(Hyperparameters):
     """Hyperparameters of an editor that is told which blocks to edit."""
@@ -49,7 +62,13 @@ class LayerHyperparameters(Hyperparameters):
         return layers
 
 
-class VectorHyperparameters(LayerHyperparameters):
+class LossHyperparameters(LayerHyperparameters):
+    """Hyperparameters of an editor with a loss. ``eos``: the target ends with the end-of-text token."""
+
+    eos: bool = later_field(False)
+
+
+class VectorHyperparameters(LossHyperparameters):
     """Hyperparameters that ROME, MEMIT and AlphaEdit share.
 
     ``v_loss_layer`` is none of them: it is the last in all published settings.
@@ -295,6 +314,8 @@ def _generic_values(section: str, model_size: ModelSize) -> dict[str, Any]:
         values["layers"] = list(range(first, first + edited_blocks))
     if per_width := values.pop("mom2_update_weight_per_width", None):
         values["mom2_update_weight"] = per_width * hidden_size
+    if times_width := values.pop("lr_times_width", None):
+        values["lr"] = times_width / hidden_size
     return values
 
 

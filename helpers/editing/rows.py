@@ -98,7 +98,7 @@ class EditRow:
         return np.ones(len(self.forest), bool)
 
 
-def edit_row(
+def edit_row(  # noqa: PLR0913 - what editors differ in, each by its name
     lm: LanguageModel,
     request: EditRequest,
     app: App | None = None,
@@ -107,13 +107,15 @@ def edit_row(
     targets: str = "new",
     prompt_last: bool = False,
     at_prompt_end: bool = False,
+    eos: bool = False,
 ) -> EditRow:
     """The row of one request, with the answers that APP protects after its bare prompt.
 
     With ``contexts`` the subject's last token is edited, in each of them; ``at_prompt_end`` (GRACE) the
     prompt's last token; else (FT, MEND) no position. With ``prompt_last`` (FT-L) every token of an answer
-    is read right after the prompt.
+    is read right after the prompt. With ``eos`` every target ends with the end-of-text token.
     """
+    end_of_text = (lm.tokenizer.eos_token_id,) if eos else ()
     row = EditRow(request.record or request.text)
     wordings = [(request, weighted_targets(request, targets))]
     for prompt_text, target in request.further:
@@ -128,7 +130,7 @@ def edit_row(
                 for answer, weight in answers:
                     row.target += row.predict(
                         prompt,
-                        ids_of[answer],
+                        (*ids_of[answer], *end_of_text),
                         edited_position,
                         at_once=prompt_last,
                         scale=weight / (len(wordings) * len(prompts)),

@@ -108,7 +108,14 @@ class VectorEditor(Editor):
 
         def optimise(missing: Sequence[EditRequest]) -> list[Vector]:
             rows = [
-                edit_row(self.lm, request, self.app, contexts=self.contexts, targets=self.targets)
+                edit_row(
+                    self.lm,
+                    request,
+                    self.app,
+                    contexts=self.contexts,
+                    targets=self.targets,
+                    eos=self.hyperparameters.eos,
+                )
                 for request in missing
             ]
             return made_in_batches(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from transformers import PreTrainedConfig
 
 from helpers import UserError
+
+Matrix = Literal["q", "v", "gate", "up", "down"]  # Llama's names without _proj
 
 
 class ModelError(UserError):
@@ -24,6 +28,8 @@ class Architecture:
     final_norm: str
     embedding: str
     head: str = "lm_head"
+    query: str = ""  # matrices that attention reads the stream with; where they are one, that one
+    value: str = ""
     mlp_norm: str | None = None  # passed by the MLP's output before the residual stream
     fused_gate: bool = False  # gate and up are one matrix
     eager_only: bool = False  # the public implementation has no sdpa path
@@ -38,6 +44,8 @@ _GPT2 = Architecture(
     mlp_out="transformer.h.{}.mlp.c_proj",
     final_norm="transformer.ln_f",
     embedding="transformer.wte",
+    query="transformer.h.{}.attn.c_attn",
+    value="transformer.h.{}.attn.c_attn",
 )
 _LLAMA = Architecture(
     block="model.layers.{}",
@@ -46,6 +54,8 @@ _LLAMA = Architecture(
     mlp_out="model.layers.{}.mlp.down_proj",
     final_norm="model.norm",
     embedding="model.embed_tokens",
+    query="model.layers.{}.self_attn.q_proj",
+    value="model.layers.{}.self_attn.v_proj",
 )
 _POST_NORM = replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm")
 
@@ -55,6 +65,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         _GPT2,
         mlp_in=("transformer.h.{}.mlp.fc_in",),
         mlp_out="transformer.h.{}.mlp.fc_out",
+        query="transformer.h.{}.attn.q_proj",
+        value="transformer.h.{}.attn.v_proj",
         eager_only=True,
         tuple_output=True,
     ),
@@ -65,7 +77,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "olmo2": _POST_NORM,
     "gemma3_text": _POST_NORM,
     "phi3": replace(  # Phi-3 and Phi-4
-        _LLAMA, mlp_in=("model.layers.{}.mlp.gate_up_proj",), fused_gate=True
+        _LLAMA,
+        mlp_in=("model.layers.{}.mlp.gate_up_proj",),
+        fused_gate=True,
+        query="model.layers.{}.self_attn.qkv_proj",
+        value="model.layers.{}.self_attn.qkv_proj",
     ),
     "gpt_neox": Architecture(  # Pythia among others
         block="gpt_neox.layers.{}",
@@ -74,12 +90,16 @@ ARCHITECTURES: dict[str, Architecture] = {
         mlp_out="gpt_neox.layers.{}.mlp.dense_4h_to_h",
         final_norm="gpt_neox.final_layer_norm",
         embedding="gpt_neox.embed_in",
+        query="gpt_neox.layers.{}.attention.query_key_value",
+        value="gpt_neox.layers.{}.attention.query_key_value",
     ),
     "falcon": replace(
         _GPT2,
         mlp_in=("transformer.h.{}.mlp.dense_h_to_4h",),
         mlp_out="transformer.h.{}.mlp.dense_4h_to_h",
         embedding="transformer.word_embeddings",
+        query="transformer.h.{}.self_attention.query_key_value",
+        value="transformer.h.{}.self_attention.query_key_value",
         tuple_output=True,
     ),
     "bert": Architecture(
@@ -89,6 +109,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         mlp_out="bert.encoder.layer.{}.output.dense",
         final_norm="bert.encoder.layer.{}.output.LayerNorm",
         embedding="bert.embeddings.word_embeddings",
+        query="bert.encoder.layer.{}.attention.self.query",
+        value="bert.encoder.layer.{}.attention.self.value",
         head="cls",
         masked=True,
     ),
@@ -124,6 +146,19 @@ class Layout:
         """Name of the norm between the MLP's output and the residual stream, if there is one."""
         name = self.architecture.mlp_norm
         return None if name is None else self._fill(name, layer)
+
+    def matrices(self, kinds: Iterable[Matrix], layer: int) -> tuple[str, ...]:
+        """Names of the matrices that Llama calls q, v, gate, up or down; each once, where one is several."""
+        architecture = self.architecture
+        name_of_kind = {
+            "q": architecture.query,
+            "v": architecture.value,
+            "gate": architecture.mlp_in[0],
+            "up": architecture.mlp_in[-1],
+            "down": architecture.mlp_out,
+        }
+        names = (self._fill(name_of_kind[kind], layer) for kind in kinds)
+        return tuple(dict.fromkeys(names))
 
     def gate(self, layer: int) -> str:
         """Name of the module whose output enters the activation function."""

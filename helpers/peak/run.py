@@ -228,8 +228,7 @@ class PeakSequence:
 
     def _cumulative(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> Edit:
         """The edit after all requests, made on from the last earlier checkpoint that is intact."""
-        if type(self.editor).edit_sequentially is not Editor.edit_sequentially:
-            # PRUNE remembers more than the cumulative edit.
+        if not self.editor.is_resumable:
             return deque(self.editor.edit_sequentially(requests), maxlen=1)[0]
         count, total = self._last_intact(earlier)
         for request in requests[count:]:

@@ -58,10 +58,13 @@ def make(name, lm):
         network = untrained(lm, (2, 3), 4)
         return Mend(lm, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     quick = {"kn": {"steps": 2}, "ft": {"num_steps": 4}, "ike": {"k": 1}}
+    quick |= {"ftbf": {"num_steps": 4}, "lora": {"num_steps": 4}, "ultraedit": {"held_out": 6}}
     section = EDITORS[name].section
     overrides = quick.get(section, {"v_num_grad_steps": 4, "context_template_length_params": ()})
-    if name == "alphaedit":
+    if section == "alphaedit":
         overrides = {**overrides, "nullspace_threshold": 1.0}
+    if name == "nas":
+        overrides = {**overrides, "held_out": 6}
     if not EDITORS[name].loss:
         overrides = quick.get(section)
     app = True if EDITORS[name].loss else None

@@ -36,6 +36,11 @@ VALUES: dict[str, dict[str, Any]] = {  # by section
     "memit": {"layers": (1, 2), "mom2_update_weight": 2.0, **VECTOR},
     "alphaedit": {"layers": (1, 2), "L2": 1e-3, **VECTOR},
     "ft": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
+    "emmet": {"layers": (1,), **VECTOR},
+    "ultraedit": {"layers": (1, 2), "lr": 0.02, "held_out": 12},
+    "simie": {"ridge": 1e-2},
+    "lora": {"layers": (0, 1, 2, 3), "rank": 2, "num_steps": 6, "lr": 2e-2},
+    "ftbf": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
     "mend": {"layers": (2, 3), "rank": 4},
     "kn": {"steps": 4},
     "grace": {"layers": (2,), "num_steps": 8, "lr": 0.5, "epsilon": 0.01},
@@ -86,19 +91,24 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
 
     def build(name: str, lm: LanguageModel, **more: Any) -> Editor:
         row = EDITORS[name]
-        if row.section in ("rect", "prune"):
+        if row.section in ("rect", "prune", "simie"):
             known = row.hyperparameters.model_fields
+            own_values = VALUES.get(row.section, {})
             own = {key: more.pop(key) for key in list(more) if key in known and key != "base"}
             base = build(more.pop("base", "memit"), lm, **more)
-            return row.editor_class(base, row.hyperparameters(**{**row.values, **own}))
+            return row.editor_class(
+                base, row.hyperparameters(**{**own_values, **row.values, **own})
+            )
         parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
         parts["targets"] = more.pop("targets", "new")
         values = {**VALUES[row.section], **row.values, **more}
-        if row.section in ("rome", "memit", "alphaedit"):
+        if row.section in ("rome", "memit", "alphaedit", "emmet"):
             flat = ContextTemplates((CONTEXTS,))
             grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
             parts["contexts"] = grouped if row.editor_class.grouped else flat
             parts["second_moments"] = moments_of(lm)
+            if values.get("norm_feedback"):
+                values = {"held_out": 8, **values}
             if row.section == "alphaedit":  # half of the directions count as unused
                 largest = (m.matrix for m in parts["second_moments"].values())
                 median = max(float(torch.linalg.eigvalsh(matrix).median()) for matrix in largest)
