@@ -171,8 +171,9 @@ def plain_signs(text: str) -> str:
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """The known word that is nearest to a misspelt one, to end a message; empty where none is near."""
-    nearest = get_close_matches(str(word).casefold(), list(known), n=1)
-    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    known_by_folded = {known_word.casefold(): known_word for known_word in known}
+    nearest = get_close_matches(str(word).casefold(), list(known_by_folded), n=1)
+    return f" (did you mean {known_by_folded[nearest[0]]!r}?)" if nearest else ""
 
 
 def by_case_id(items: Iterable[NumberedItem], case_id: int) -> NumberedItem:

@@ -68,7 +68,7 @@ def test_a_run_under_a_name_of_its_own_has_its_figure_and_is_in_no_joint_one(dat
 
 def test_unknown_names_say_where_names_are_listed(tmp_path):
     for ask in (drawing, save):
-        with pytest.raises(UserError, match=r"no figure '05_no'; see .* figure --list"):
+        with pytest.raises(UserError, match=r"no figure '05_no' .*; see .* figure --list"):
             ask("05_no")
     with pytest.raises(UserError):
         save("05_layers", tmp_path, data=tmp_path)  # nothing is stored there
