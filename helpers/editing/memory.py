@@ -20,7 +20,7 @@ from torch import Tensor
 
 from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
 from helpers.editing.edit import Edit, EditChain, EditError, Recognition
-from helpers.editing.in_context import STATEMENT, ContextEditor, FactTemplate, statement_of
+from helpers.editing.in_context import STATEMENT, ContextEditor, FactTemplate, statements_of
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.retrieval import Bm25, mean_states
@@ -197,7 +197,7 @@ class Memory(ContextEditor):
         self, earlier: MemoryEdit | None, requests: Sequence[EditRequest], fingerprint: str
     ) -> MemoryEdit:
         settings = self.hyperparameters
-        statements = tuple(map(statement_of, requests))
+        statements = tuple(statements_of(self.lm, requests))
         subjects = tuple(request.subject for request in requests)
         if earlier is not None:
             statements = earlier.statements + statements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -196,11 +196,17 @@ def test_a_context_that_leaves_no_room_is_refused(tiny) -> None:
         score_answers(tiny("llama"), QUESTIONS, [edit], [0] * len(QUESTIONS))
 
 
-def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
-    lm = copy.deepcopy(tiny("llama"))
+def with_template(lm):
+    """A copy of the model with a chat template."""
+    lm = copy.deepcopy(lm)
     lm.tokenizer.chat_template = (
         "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
     )
+    return lm
+
+
+def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
+    lm = with_template(tiny("llama"))
     in_chat = Sampling(temperature=0, max_new_tokens=4, chat=True)
     turns = [{"role": "user", "content": "Who?"}, {"role": "user", "content": "Ada lives in"}]
     edit = ContextEdit("Ada moved to Oslo. ")
@@ -220,6 +226,18 @@ def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
     scores = score_answers(lm, [Question(framed, ("Rome",))] * 3, edits, [0, 1, 2])["sum"]
     written_out = [Question(text, ("Rome",)) for text in (with_text, with_text, framed)]
     np.testing.assert_allclose(scores, score_answers(lm, written_out)["sum"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["in-context", "ike", "memory-bm25", "memory-hidden"])
+def test_the_statement_of_a_chat_prompt_is_of_its_message(tiny, make_editor, requests, name):
+    """So an edit of the prompt in the chat template is that of the message by itself."""
+    lm = with_template(tiny("llama"))
+    framed = [replace(each, prompt=chat_prompt(lm, each.prompt)) for each in requests]
+    assert framed[0].text == "user: Mars is a planet near\nassistant:"
+    editor = make_editor(name, lm)
+    pairs = zip(editor.edit(framed), editor.edit(requests), strict=True)
+    for edit_of_framed, edit_of_message in pairs:
+        assert edit_of_framed.contents()[1] == edit_of_message.contents()[1]
 
 
 def test_half_precision_decides_each_prompt_alone(tiny) -> None:
