@@ -25,6 +25,7 @@ from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.retrieval import Bm25, mean_states
 from helpers.models import LanguageModel
+from helpers.models.tokens import messages_of
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,19 @@ class MemoryEdit(Edit):
         return Bm25(self.statements)
 
     def scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
-        """How near each statement is to each prompt [prompts, statements]."""
+        """How near each statement is to each prompt [prompts, statements]; none is to an empty one: -inf."""
+        with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
+        shape = (len(prompts), len(self.statements))
+        if not with_words:
+            return np.full(shape, -np.inf)
+        scores_with_words = self._scores(lm, [prompts[number] for number in with_words])
+        scores = np.full(shape, -np.inf, scores_with_words.dtype)
+        scores[with_words] = scores_with_words
+        return scores
+
+    def _scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
         if self.keys is None:
-            scores = [self._words.scores(prompt) for prompt in prompts]
-            return np.array(scores).reshape(len(prompts), len(self.statements))
+            return np.stack([self._words.scores(prompt) for prompt in prompts])
         return self.cosines(mean_states(lm, prompts, self.layer))
 
     def cosines(self, states: Tensor) -> np.ndarray:
@@ -71,17 +81,13 @@ class MemoryEdit(Edit):
         )
 
     def found(self, lm: LanguageModel, prompts: Sequence[str]) -> list[list[int]]:
-        """For each prompt the statements put before it, the best one last; none before an empty one."""
-        statements_of_prompts: list[list[int]] = [[] for _ in prompts]
-        with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
-        if not with_words:
-            return statements_of_prompts
-        scores = self.scores(lm, [prompts[number] for number in with_words])
-        for number, of_prompt in zip(with_words, scores, strict=True):
+        """For each prompt the statements put before it, the best one last."""
+        statements_of_prompts = []
+        for of_prompt in self.scores(lm, prompts):
             nearest = sorted(range(len(of_prompt)), key=lambda i: (-of_prompt[i], i))[: self.k]
-            statements_of_prompts[number] = [
-                i for i in reversed(nearest) if of_prompt[i] > self.threshold
-            ]
+            statements_of_prompts.append(
+                [i for i in reversed(nearest) if of_prompt[i] > self.threshold]
+            )
         return statements_of_prompts
 
     def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
@@ -96,9 +102,9 @@ class MemoryEdit(Edit):
     ) -> list[Recognition]:
         """The nearest statement, by its score; -1 where that is not above the threshold.
 
-        Statements are found for the bare prompt, whatever a ``chain`` puts before it.
+        Statements are found for the bare message, whatever a chat template or a ``chain`` puts around it.
         """
-        scores = self.scores(lm, prompts)  # [prompts, statements]
+        scores = self.scores(lm, messages_of(lm, prompts))  # [prompts, statements]
         recognised = []
         for of_prompt in scores:
             nearest = int(of_prompt.argmax())

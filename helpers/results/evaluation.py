@@ -326,11 +326,15 @@ def recognition_table(
 ) -> pd.DataFrame:
     """What an edit takes each answer's prompt for; no columns where it acts after every prompt.
 
-    Columns: ``entry``, the number of the statement or key it acts by (-1: none), and ``nearness``.
+    Columns: ``entry``, the number of the statement or key it acts by (-1: none), and ``nearness``. An edit
+    that was made for another model is refused.
     """
     number_of_answers = [len(question.answers) for question in case_questions]
     prompts = [question.prompt for question in case_questions]
-    recognised = None if edit is None else edit.recognised(lm, prompts)
+    recognised = None
+    if edit is not None:
+        edit.check(lm)
+        recognised = edit.recognised(lm, prompts)
     if recognised is None:
         return pd.DataFrame(index=range(sum(number_of_answers)))
     table = pd.DataFrame(recognised, columns=Recognition._fields)

@@ -31,6 +31,7 @@ from helpers.editing.running import decisions_of_gates
 from helpers.editing.weight_edit import WeightEdit, apply, write
 from helpers.models import identity
 from helpers.models.tokens import TokenError, chat_prompt, ids_of_prompts, ids_of_questions
+from helpers.results.evaluation import recognition_table
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_tokens
 
@@ -476,7 +477,7 @@ def test_of_two_parts_that_choose_prompts_the_later_that_recognises_one_counts()
     first = MemoryEdit(words, ("Ada", "Bach"), threshold=0.5, k=1)
     second = MemoryEdit(("Ada lives in Rome",), ("Ada",), threshold=0.1, k=1)
     prompts = ["Ada lives in", "Bach wrote", "the sea"]
-    lm = SimpleNamespace(device="cpu")
+    lm = SimpleNamespace(device="cpu", tokenizer=None)
     entries = [entry for entry, _ in first.then(second).recognised(lm, prompts)]
     assert entries == [0, 1, -1]
 
@@ -487,6 +488,43 @@ def test_no_prompts_are_recognised_as_nothing(tiny, make_editor, requests) -> No
         (edit,) = make_editor(name, lm).edit(requests[:1])
         assert edit.recognised(lm, []) == []
         assert edit.then(ContextEdit("It is so.\n")).recognised(lm, []) == []
+
+
+@pytest.mark.parametrize("name", ["memory-bm25", "memory-hidden"])
+def test_a_chat_prompt_is_recognised_by_its_message(tiny, make_editor, requests, name) -> None:
+    lm = with_template(tiny("llama"))
+    *_, memory = make_editor(name, lm).edit_sequentially(requests)
+    messages = [request.text for request in requests]
+    framed = [chat_prompt(lm, message) for message in messages]
+    never = ContextEdit("It is so.\n").then(memory)
+    for edit in (memory, never):
+        assert edit.recognised(lm, framed) == memory.recognised(lm, messages)
+
+
+def test_in_a_chain_a_gate_is_asked_with_what_stands_before_a_chat_prompt(
+    tiny, make_editor, requests
+) -> None:
+    """Which a memory finds by the message: the gate sees the prompt as it is run."""
+    lm = with_template(tiny("llama"))
+    (codebook,) = make_editor("grace", lm).edit(requests[:1])
+    never = MemoryEdit(("user assistant",), ("user",), threshold=0.1, k=1)
+    prompt = chat_prompt(lm, requests[0].text)
+    alone = codebook.recognised(lm, [prompt])
+    assert never.then(codebook).recognised(lm, [prompt]) == alone
+
+
+@pytest.mark.parametrize("name", ["memory-bm25", "memory-hidden"])
+def test_a_memory_takes_blanks_for_nothing(tiny, make_editor, requests, name) -> None:
+    lm = tiny("llama")
+    (memory,) = make_editor(name, lm).edit(requests[:1])
+    memory = replace(memory, threshold=-1.0)  # anything is found
+    assert memory.recognised(lm, ["", " "]) == [(-1, -np.inf)] * 2
+    assert memory.found(lm, ["", "\n"]) == [[], []]
+    prompt = requests[0].text
+    ending_with_blanks = [prompt, f"{prompt} ", f"{prompt}\t "]
+    scores = memory.scores(lm, ending_with_blanks)
+    assert (scores == scores[:1]).all()
+    assert memory.found(lm, ending_with_blanks) == [[0]] * 3
 
 
 @pytest.mark.parametrize("name", ["grace", "memory-hidden"])
@@ -515,6 +553,8 @@ def test_keys_of_another_model_are_refused(tiny, make_editor, requests, name) ->
     other = tiny("llama", seed=1)
     with pytest.raises(EditError, match="another model"):
         score_answers(other, QUESTIONS, [edit], [0] * len(QUESTIONS))
+    with pytest.raises(EditError, match="another model"):
+        recognition_table(tiny("gpt2"), QUESTIONS, edit)
 
 
 def test_statements_of_a_sequence_are_all_made_the_latest_last(tiny, make_editor, requests) -> None:
