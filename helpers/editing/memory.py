@@ -3,7 +3,8 @@
 A prompt's statements are the ``k`` with the highest scores above a threshold, the best one last, next to the
 prompt. Scores are BM25 (``memory-bm25``) or cosines of the mean hidden states of a block (``memory-hidden``),
 centred by those of background prompts. The threshold is the 95 % quantile of the best scores of background
-prompts, which no edit is about; it is found anew whenever the memory grows.
+prompts, which no edit is about; it is found anew whenever the memory grows. Of a fact that is edited again,
+by the same prompt about the same subject, the newest statement is found; older ones are kept as ``replaced``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class MemoryEdit(Edit):
 
     statements: tuple[str, ...]
     subjects: tuple[str, ...]  # that the statements are about, which no background prompt names
+    prompts: tuple[str, ...]  # that the statements answer; no two are equal
     threshold: float
     k: int
     template: str = STATEMENT
@@ -45,6 +47,7 @@ class MemoryEdit(Edit):
     center: Tensor | None = None
     layer: int = -1
     fingerprint: str = ""
+    replaced: tuple[str, ...] = ()  # older statements of facts that were edited again: never found
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "memory"
 
@@ -134,6 +137,8 @@ class MemoryEdit(Edit):
             "template": self.template,
             "layer": self.layer,
             "fingerprint": self.fingerprint,
+            "prompts": list(self.prompts),
+            "replaced": list(self.replaced),
         }
         return tensors, fields
 
@@ -152,6 +157,8 @@ class MemoryEdit(Edit):
             center=tensors.get("center"),
             layer=fields["layer"],
             fingerprint=fields["fingerprint"],
+            prompts=tuple(fields["prompts"]),
+            replaced=tuple(fields["replaced"]),
             diagnostics=diagnostics,
         )
 
@@ -205,9 +212,23 @@ class Memory(ContextEditor):
         settings = self.hyperparameters
         statements = tuple(statements_of(self.lm, requests))
         subjects = tuple(request.subject for request in requests)
+        prompts = tuple(messages_of(self.lm, [request.text for request in requests]))
+        replaced: tuple[str, ...] = ()
         if earlier is not None:
             statements = earlier.statements + statements
             subjects = earlier.subjects + subjects
+            prompts = earlier.prompts + prompts
+            replaced = earlier.replaced
+        latest = {prompt: number for number, prompt in enumerate(prompts)}
+        replaced += tuple(
+            statement
+            for prompt, statement in zip(prompts, statements, strict=True)
+            if statement != statements[latest[prompt]]
+        )
+        latest_numbers = sorted(latest.values())
+        statements = tuple(statements[number] for number in latest_numbers)
+        subjects = tuple(subjects[number] for number in latest_numbers)
+        prompts = tuple(prompts[number] for number in latest_numbers)
         keys = None
         center = None
         layer = -1
@@ -220,6 +241,7 @@ class Memory(ContextEditor):
         memory = MemoryEdit(
             statements=statements,
             subjects=subjects,
+            prompts=prompts,
             threshold=0.0,
             k=settings.k,
             template=settings.template,
@@ -227,6 +249,7 @@ class Memory(ContextEditor):
             center=center,
             layer=layer,
             fingerprint="" if keys is None else fingerprint,
+            replaced=replaced,
         )
         by_words = settings.retriever == "bm25"
         scores = (
@@ -235,7 +258,7 @@ class Memory(ContextEditor):
         best_scores = scores.max(axis=1)
         threshold = float(np.quantile(best_scores, settings.threshold))
         neutral = float((best_scores > threshold).mean())
-        diagnostics = {"threshold": threshold, "neutral": neutral}
+        diagnostics = {"threshold": threshold, "neutral": neutral, "replaced": len(replaced)}
         return replace(memory, threshold=threshold, diagnostics=diagnostics)
 
     def _states_of(self, prompts: Sequence[str], layer: int) -> Tensor:

@@ -50,8 +50,8 @@ class Bm25:
 def mean_states(lm: LanguageModel, texts: Sequence[str], layer: int) -> Tensor:
     """The mean output of a block over each text's tokens [texts, hidden], fp32.
 
-    The first token is left out: it hardly varies from text to text. So are blanks that end a text: a prompt is
-    about the same with them and without.
+    The first token is left out: it hardly varies from text to text. So are blanks that end a text: a
+    prompt is about the same with them and without.
     """
     block = lm.layout.block(layer)
     stripped_texts = [_LAST_BLANKS.sub("", text) for text in texts]

@@ -215,8 +215,10 @@ def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
     under_edit = sample_tokens(lm, [turns], [edit], [0], in_chat)
     assert under_edit == sample_tokens(lm, [written], None, None, in_chat)
     # So it does in a prompt that is in the template already; the memory is asked about its message.
-    memory = MemoryEdit(("Ada moved to Oslo",), ("Ada",), threshold=0.1, k=1, template="{fact}. ")
-    never = MemoryEdit(("user assistant",), ("user",), threshold=0.1, k=1)
+    memory = MemoryEdit(
+        ("Ada moved to Oslo",), ("Ada",), ("Ada moved",), threshold=0.1, k=1, template="{fact}. "
+    )
+    never = MemoryEdit(("user assistant",), ("user",), ("user",), threshold=0.1, k=1)
     framed = chat_prompt(lm, "Ada lives in")
     with_text = chat_prompt(lm, "Ada moved to Oslo. Ada lives in")
     edits = [edit, memory, never]
@@ -474,8 +476,8 @@ def test_a_chain_recognises_what_its_gate_sees(tiny, make_editor, requests) -> N
 
 def test_of_two_parts_that_choose_prompts_the_later_that_recognises_one_counts() -> None:
     words = ("Ada lives in Oslo", "Bach wrote Aida")
-    first = MemoryEdit(words, ("Ada", "Bach"), threshold=0.5, k=1)
-    second = MemoryEdit(("Ada lives in Rome",), ("Ada",), threshold=0.1, k=1)
+    first = MemoryEdit(words, ("Ada", "Bach"), words, threshold=0.5, k=1)
+    second = MemoryEdit(("Ada lives in Rome",), ("Ada",), ("Ada lives in",), threshold=0.1, k=1)
     prompts = ["Ada lives in", "Bach wrote", "the sea"]
     lm = SimpleNamespace(device="cpu", tokenizer=None)
     entries = [entry for entry, _ in first.then(second).recognised(lm, prompts)]
@@ -507,7 +509,7 @@ def test_in_a_chain_a_gate_is_asked_with_what_stands_before_a_chat_prompt(
     """Which a memory finds by the message: the gate sees the prompt as it is run."""
     lm = with_template(tiny("llama"))
     (codebook,) = make_editor("grace", lm).edit(requests[:1])
-    never = MemoryEdit(("user assistant",), ("user",), threshold=0.1, k=1)
+    never = MemoryEdit(("user assistant",), ("user",), ("user",), threshold=0.1, k=1)
     prompt = chat_prompt(lm, requests[0].text)
     alone = codebook.recognised(lm, [prompt])
     assert never.then(codebook).recognised(lm, [prompt]) == alone
@@ -601,7 +603,7 @@ def test_too_many_demonstrations_are_refused(tiny, make_editor, requests) -> Non
 
 def test_bm25_finds_the_statement_of_the_prompt() -> None:
     statements = ("Ada lives in Oslo", "Bach wrote Aida", "Mars is a planet near Venus")
-    memory = MemoryEdit(statements, ("Ada", "Bach", "Mars"), threshold=0.5, k=2)
+    memory = MemoryEdit(statements, ("Ada", "Bach", "Mars"), statements, threshold=0.5, k=2)
     assert memory.found(None, ["Where does Ada live? Ada lives in", "the sea is blue"])[1] == []
     (found, *_) = memory.found(None, ["Ada lives in"])
     assert found[-1] == 0
@@ -628,6 +630,27 @@ def test_a_memory_grows_and_finds_nothing_for_most_other_prompts(tiny, make_edit
         assert found == [0]
     one_by_one = [memory.found(lm, [prompt])[0] for prompt in background[:10]]
     assert memory.found(lm, background[:10]) == one_by_one
+
+
+@pytest.mark.parametrize("name", ["memory-bm25", "memory-hidden"])
+def test_of_a_fact_that_is_edited_again_the_newest_statement_is_found(tiny, make_editor, name):
+    lm = tiny("llama")
+    cities = ("Oslo", "Rome", "Rome")
+    order = [EditRequest("Ada Lovelace", "{} lived in", city) for city in cities]
+    order.insert(1, EditRequest("Bach", "{} composed", "Aida"))
+    editor = make_editor(name, lm)
+    *_, memory = editor.edit_sequentially(order)
+    assert memory.statements == ("Bach composed Aida", "Ada Lovelace lived in Rome")
+    assert memory.replaced == ("Ada Lovelace lived in Oslo",)
+    assert memory.diagnostics["replaced"] == 1
+    once = editor.edit_jointly([order[1], order[2]])
+    assert memory.threshold == once.threshold
+    anything = replace(memory, threshold=-1.0)
+    (prefix,) = anything.prefixes(lm, ["Ada Lovelace lived in"])
+    assert prefix.count("Ada Lovelace lived in") == 1
+    (single,) = editor.edit(order[:1])
+    assert single.replaced == ()
+    assert single.diagnostics["replaced"] == 0
 
 
 @pytest.mark.parametrize("name", ["in-context", "memory-bm25"])
