@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from helpers import UserError
 from helpers.editing.edit import Edit
 from helpers.models import LanguageModel, load
@@ -42,6 +44,7 @@ except ImportError as error:
         "the evaluation harness is not installed: pip install -e '.[harness]'"
     ) from error
 
+DEVICE_OF_COMMAND = "cuda:0"  # where the harness's command is given no device
 MAX_GEN_TOKS = 256  # where a task gives no number, as in the harness's own backends
 # Settings that the most probable token does not depend on.
 SAMPLING_FILTERS = frozenset({"top_p", "top_k", "min_p", "typical_p"})
@@ -67,11 +70,14 @@ class EditedModel(TemplateLM):
             model: a loaded model, or a name for ``models.load``.
             edit: of any kind, or a file of one (``Edit.save``); None: the unedited model.
             dtype: of a model that is loaded here.
-            device: of a model that is loaded here; None: the CPU.
+            device: of a model that is loaded here; None: the CPU, as is ``cuda:0``, which the harness's
+                command asks for where it is given no device, on a machine without a GPU.
             batch_size: not used, nor is ``max_batch_size``: batches are sized by memory.
         """
         super().__init__()
         if not isinstance(model, LanguageModel):
+            if device == DEVICE_OF_COMMAND and not torch.cuda.is_available():
+                device = "cpu"
             model = load(model, dtype=dtype, device=device or "cpu")
         if isinstance(edit, str | Path):
             edit = Edit.load(edit)

@@ -116,8 +116,10 @@ def background_prompts(subjects: Sequence[str] = ()) -> list[str]:
     return sorted(prompts, key=has_one_inside)[:BACKGROUND]
 
 
-def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:
-    """``count`` demonstrations from the records nearest to the request by BM25, the nearest last.
+def nearest_demonstrations(request: EditRequest, statement: str, count: int) -> list[str]:
+    """``count`` demonstrations from the records nearest to the statement by BM25, the nearest last.
+
+    ``statement`` is the request's fact as a text.
 
     Raises:
         UserError: fewer records are left without the request's own names.
@@ -128,9 +130,7 @@ def nearest_demonstrations(request: EditRequest, count: int) -> list[str]:
             f"record {request.record or request.text!r}: {len(records)} demonstrations do not name its"
             f" subject or answers, {count} are needed; lower k"
         )
-    scores = Bm25([record.statement for record in records]).scores(
-        f"{request.text} {request.target}"
-    )
+    scores = Bm25([record.statement for record in records]).scores(statement)
     nearest = sorted(range(len(records)), key=lambda index: (-scores[index], index))[:count]
     return [
         records[index].demonstration(ORDER_OF_KINDS[rank % len(ORDER_OF_KINDS)])

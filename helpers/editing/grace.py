@@ -39,7 +39,13 @@ from helpers.editing.interventions import Gate
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.rows import EditRow, edit_row
-from helpers.editing.running import decides_alone, last_tokens, under, with_prefix_texts
+from helpers.editing.running import (
+    decides_alone,
+    last_tokens,
+    prefixes_of,
+    under,
+    with_prefix_texts,
+)
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.batching import tokens_at_once
@@ -95,7 +101,9 @@ class Codebook(Edit):
     ) -> list[Recognition]:
         """The entry that is chosen, and minus the distance to the nearest key."""
         if chain is not None:
-            prompts = with_prefix_texts(lm, chain.prefixes(lm, prompts), prompts)
+            prompts = with_prefix_texts(
+                lm, prefixes_of(lm, [chain], [0] * len(prompts), prompts), prompts
+            )
         queries = last_inputs(lm, prompts, self.module_name, chain)
         keys = self.gate.keys.to(queries)
         nearest_distances = distances(queries, keys).amin(1)

@@ -29,6 +29,7 @@ from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
+from helpers.models.tokens import messages_of
 
 STATEMENT = "Imagine that {fact}.\n"
 
@@ -61,9 +62,15 @@ class ContextEdit(Edit):
         return cls(fields["text"], diagnostics)
 
 
-def statement_of(request: EditRequest) -> str:
-    """The fact as a text: the prompt with its subject, and the new answer."""
-    return f"{request.text} {request.target}"
+def statements_of(lm: LanguageModel, requests: Sequence[EditRequest]) -> list[str]:
+    """The facts as texts: the prompt with its subject, and the new answer.
+
+    Of a prompt in the model's chat template this is the message alone.
+    """
+    messages = messages_of(lm, [request.text for request in requests])
+    return [
+        f"{message} {request.target}" for message, request in zip(messages, requests, strict=True)
+    ]
 
 
 class ContextEditor(Editor):
@@ -106,8 +113,8 @@ class InContext(ContextEditor):
         """A statement for each request."""
         template = self.hyperparameters.template
         return [
-            ContextEdit(template.replace("{fact}", statement_of(request)))
-            for request in with_one_prompt(requests)
+            ContextEdit(template.replace("{fact}", statement))
+            for statement in statements_of(self.lm, with_one_prompt(requests))
         ]
 
 
@@ -132,7 +139,11 @@ class Ike(ContextEditor):
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
         """The nearest demonstrations and a statement for each request."""
-        return [self._in_context(request) for request in with_one_prompt(requests)]
+        statements = statements_of(self.lm, with_one_prompt(requests))
+        return [
+            self._in_context(request, statement)
+            for request, statement in zip(requests, statements, strict=True)
+        ]
 
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """The edit of one request, of the unedited model: demonstrations are of one fact."""
@@ -143,8 +154,6 @@ class Ike(ContextEditor):
             )
         return super().edit_on(earlier, requests)
 
-    def _in_context(self, request: EditRequest) -> ContextEdit:
-        demonstrations = nearest_demonstrations(request, self.hyperparameters.k)
-        return ContextEdit(
-            "".join([*demonstrations, f"New Fact: {statement_of(request)}\nPrompt: "])
-        )
+    def _in_context(self, request: EditRequest, statement: str) -> ContextEdit:
+        demonstrations = nearest_demonstrations(request, statement, self.hyperparameters.k)
+        return ContextEdit("".join([*demonstrations, f"New Fact: {statement}\nPrompt: "]))

@@ -3,7 +3,8 @@
 A prompt's statements are the ``k`` with the highest scores above a threshold, the best one last, next to the
 prompt. Scores are BM25 (``memory-bm25``) or cosines of the mean hidden states of a block (``memory-hidden``),
 centred by those of background prompts. The threshold is the 95 % quantile of the best scores of background
-prompts, which no edit is about; it is found anew whenever the memory grows.
+prompts, which no edit is about; it is found anew whenever the memory grows. Of a fact that is edited again,
+by the same prompt about the same subject, the newest statement is found; older ones are kept as ``replaced``.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from torch import Tensor
 
 from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
 from helpers.editing.edit import Edit, EditChain, EditError, Recognition
-from helpers.editing.in_context import STATEMENT, ContextEditor, FactTemplate, statement_of
+from helpers.editing.in_context import STATEMENT, ContextEditor, FactTemplate, statements_of
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
 from helpers.editing.retrieval import Bm25, mean_states
 from helpers.models import LanguageModel
+from helpers.models.tokens import messages_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class MemoryEdit(Edit):
 
     statements: tuple[str, ...]
     subjects: tuple[str, ...]  # that the statements are about, which no background prompt names
+    prompts: tuple[str, ...]  # that the statements answer; no two are equal
     threshold: float
     k: int
     template: str = STATEMENT
@@ -44,6 +47,7 @@ class MemoryEdit(Edit):
     center: Tensor | None = None
     layer: int = -1
     fingerprint: str = ""
+    replaced: tuple[str, ...] = ()  # older statements of facts that were edited again: never found
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "memory"
 
@@ -52,10 +56,19 @@ class MemoryEdit(Edit):
         return Bm25(self.statements)
 
     def scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
-        """How near each statement is to each prompt [prompts, statements]."""
+        """How near each statement is to each prompt [prompts, statements]; none is to an empty one: -inf."""
+        with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
+        shape = (len(prompts), len(self.statements))
+        if not with_words:
+            return np.full(shape, -np.inf)
+        scores_with_words = self._scores(lm, [prompts[number] for number in with_words])
+        scores = np.full(shape, -np.inf, scores_with_words.dtype)
+        scores[with_words] = scores_with_words
+        return scores
+
+    def _scores(self, lm: LanguageModel, prompts: Sequence[str]) -> np.ndarray:
         if self.keys is None:
-            scores = [self._words.scores(prompt) for prompt in prompts]
-            return np.array(scores).reshape(len(prompts), len(self.statements))
+            return np.stack([self._words.scores(prompt) for prompt in prompts])
         return self.cosines(mean_states(lm, prompts, self.layer))
 
     def cosines(self, states: Tensor) -> np.ndarray:
@@ -71,17 +84,13 @@ class MemoryEdit(Edit):
         )
 
     def found(self, lm: LanguageModel, prompts: Sequence[str]) -> list[list[int]]:
-        """For each prompt the statements put before it, the best one last; none before an empty one."""
-        statements_of_prompts: list[list[int]] = [[] for _ in prompts]
-        with_words = [number for number, prompt in enumerate(prompts) if prompt.strip()]
-        if not with_words:
-            return statements_of_prompts
-        scores = self.scores(lm, [prompts[number] for number in with_words])
-        for number, of_prompt in zip(with_words, scores, strict=True):
+        """For each prompt the statements put before it, the best one last."""
+        statements_of_prompts = []
+        for of_prompt in self.scores(lm, prompts):
             nearest = sorted(range(len(of_prompt)), key=lambda i: (-of_prompt[i], i))[: self.k]
-            statements_of_prompts[number] = [
-                i for i in reversed(nearest) if of_prompt[i] > self.threshold
-            ]
+            statements_of_prompts.append(
+                [i for i in reversed(nearest) if of_prompt[i] > self.threshold]
+            )
         return statements_of_prompts
 
     def prefixes(self, lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
@@ -96,9 +105,9 @@ class MemoryEdit(Edit):
     ) -> list[Recognition]:
         """The nearest statement, by its score; -1 where that is not above the threshold.
 
-        Statements are found for the bare prompt, whatever a ``chain`` puts before it.
+        Statements are found for the bare message, whatever a chat template or a ``chain`` puts around it.
         """
-        scores = self.scores(lm, prompts)  # [prompts, statements]
+        scores = self.scores(lm, messages_of(lm, prompts))  # [prompts, statements]
         recognised = []
         for of_prompt in scores:
             nearest = int(of_prompt.argmax())
@@ -128,6 +137,8 @@ class MemoryEdit(Edit):
             "template": self.template,
             "layer": self.layer,
             "fingerprint": self.fingerprint,
+            "prompts": list(self.prompts),
+            "replaced": list(self.replaced),
         }
         return tensors, fields
 
@@ -146,6 +157,8 @@ class MemoryEdit(Edit):
             center=tensors.get("center"),
             layer=fields["layer"],
             fingerprint=fields["fingerprint"],
+            prompts=tuple(fields["prompts"]),
+            replaced=tuple(fields["replaced"]),
             diagnostics=diagnostics,
         )
 
@@ -197,11 +210,25 @@ class Memory(ContextEditor):
         self, earlier: MemoryEdit | None, requests: Sequence[EditRequest], fingerprint: str
     ) -> MemoryEdit:
         settings = self.hyperparameters
-        statements = tuple(map(statement_of, requests))
+        statements = tuple(statements_of(self.lm, requests))
         subjects = tuple(request.subject for request in requests)
+        prompts = tuple(messages_of(self.lm, [request.text for request in requests]))
+        replaced: tuple[str, ...] = ()
         if earlier is not None:
             statements = earlier.statements + statements
             subjects = earlier.subjects + subjects
+            prompts = earlier.prompts + prompts
+            replaced = earlier.replaced
+        latest = {prompt: number for number, prompt in enumerate(prompts)}
+        replaced += tuple(
+            statement
+            for prompt, statement in zip(prompts, statements, strict=True)
+            if statement != statements[latest[prompt]]
+        )
+        latest_numbers = sorted(latest.values())
+        statements = tuple(statements[number] for number in latest_numbers)
+        subjects = tuple(subjects[number] for number in latest_numbers)
+        prompts = tuple(prompts[number] for number in latest_numbers)
         keys = None
         center = None
         layer = -1
@@ -214,6 +241,7 @@ class Memory(ContextEditor):
         memory = MemoryEdit(
             statements=statements,
             subjects=subjects,
+            prompts=prompts,
             threshold=0.0,
             k=settings.k,
             template=settings.template,
@@ -221,6 +249,7 @@ class Memory(ContextEditor):
             center=center,
             layer=layer,
             fingerprint="" if keys is None else fingerprint,
+            replaced=replaced,
         )
         by_words = settings.retriever == "bm25"
         scores = (
@@ -229,7 +258,7 @@ class Memory(ContextEditor):
         best_scores = scores.max(axis=1)
         threshold = float(np.quantile(best_scores, settings.threshold))
         neutral = float((best_scores > threshold).mean())
-        diagnostics = {"threshold": threshold, "neutral": neutral}
+        diagnostics = {"threshold": threshold, "neutral": neutral, "replaced": len(replaced)}
         return replace(memory, threshold=threshold, diagnostics=diagnostics)
 
     def _states_of(self, prompts: Sequence[str], layer: int) -> Tensor:

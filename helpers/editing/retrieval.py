@@ -17,6 +17,8 @@ from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
 from helpers.models.tokens import ids_of_prompts
 
+_LAST_BLANKS = re.compile(r"[^\S\r\n]+\Z")  # line breaks may end a prompt
+
 
 def words(text: str) -> list[str]:
     """Lower-case words of letters and digits."""
@@ -48,11 +50,13 @@ class Bm25:
 def mean_states(lm: LanguageModel, texts: Sequence[str], layer: int) -> Tensor:
     """The mean output of a block over each text's tokens [texts, hidden], fp32.
 
-    The first token is left out: it hardly varies from text to text.
+    The first token is left out: it hardly varies from text to text. So are blanks that end a text: a
+    prompt is about the same with them and without.
     """
     block = lm.layout.block(layer)
-    ids_of_text = ids_of_prompts(lm, texts)
-    ids = [ids_of_text[text] for text in texts]
+    stripped_texts = [_LAST_BLANKS.sub("", text) for text in texts]
+    ids_of_text = ids_of_prompts(lm, stripped_texts)
+    ids = [ids_of_text[text] for text in stripped_texts]
     means = torch.empty(len(texts), lm.layout.hidden_size, device=lm.device)
     # In half precision each text alone: its states must not depend on the others in its batch.
     token_budget = 4096 if lm.dtype.itemsize >= 4 else 1

@@ -21,7 +21,7 @@ from helpers.models import LanguageModel
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import OnOutput, output_hooks
-from helpers.models.tokens import ChatFrame, Ids
+from helpers.models.tokens import ChatFrame, Ids, messages_of
 
 # By module, owner and the gate's number there: the entry for each prompt [prompts], -1 for none.
 GateDecisions = dict[tuple[str, int, int], Tensor]
@@ -215,12 +215,11 @@ def prefixes_of(
     """
     prefixes = [""] * len(prompts)
     used_owners = sorted(set(owners) - {-1})
-    frame = ChatFrame.of(lm) if used_owners else ChatFrame()
+    messages = messages_of(lm, prompts) if used_owners else []
     for owner in used_owners:
         edits[owner].check(lm)
         indices = [index for index, of_prompt in enumerate(owners) if of_prompt == owner]
-        messages = [frame.message(prompts[index]) for index in indices]
-        texts = edits[owner].prefixes(lm, messages)
+        texts = edits[owner].prefixes(lm, [messages[index] for index in indices])
         for index, text in zip(indices, texts, strict=True):
             prefixes[index] = text
     return prefixes

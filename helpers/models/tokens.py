@@ -341,6 +341,12 @@ class ChatFrame:
         return is_long_enough and prompt.startswith(self.before) and prompt.endswith(self.after)
 
 
+def messages_of(lm: LanguageModel, prompts: Sequence[str]) -> list[str]:
+    """The message of each prompt, which edits are made of and asked about."""
+    frame = ChatFrame.of(lm)
+    return [frame.message(prompt) for prompt in prompts]
+
+
 def chat_prompt(lm: LanguageModel, message: str) -> str:
     """A message in the chat template, without special tokens that the tokenizer puts before a text."""
     text = chat_text(lm, message)

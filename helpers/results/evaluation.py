@@ -7,7 +7,7 @@ cases are missing, all of them checked and made, what is finished read, without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -58,11 +58,12 @@ class Benchmark(Generic[Case]):
 
     Args:
         name: of its room, such as "counterfact".
-        version: raised when what is scored, or how, changes.
+        version: raised when what is asked for, scored, or how, changes.
         data: the file that the cases are from (``dataset``, ``checksum``). It is the source of what is
             published; in the store a case's content counts instead.
         path: of that file, for messages; empty: they name the case alone.
-        request: the edit that a case asks for.
+        request: the edit that a case asks for. The store knows it by the case's content only: where it is
+            made otherwise of the same case, ``version`` is raised.
         questions: what a case asks an edited model, with the keys of the answers, ``case_id`` first. A case
             of which the model cannot be asked this is refused.
         relation: of a case, None where it is unknown; intervals are by relation.
@@ -172,7 +173,14 @@ class Evaluation(Generic[Case]):
     @cached_property
     def cases(self) -> Cases[Case]:
         """The cases by number, kept by their content."""
-        by_id = {case.case_id: case for case in self.benchmark.cases}
+        by_id: dict[int, Case] = {}
+        for case in self.benchmark.cases:
+            if case.case_id in by_id:
+                raise UserError(
+                    f"{self.benchmark.path or self.benchmark.name}: two cases have the case_id"
+                    f" {case.case_id}; give each a number of its own"
+                )
+            by_id[case.case_id] = case
         chunk = self.chunk or records_at_once(self.lm.device, 32)
         content = None if self._is_of_all else self.benchmark.content
         return Cases(by_id, None if self.mode.in_sequence else chunk, self.mode.content or content)
@@ -229,7 +237,10 @@ class Evaluation(Generic[Case]):
         """
         before = self.unedited.usable(from_store_only=from_store_only)
         after = self.usable(from_store_only=from_store_only)
-        return pd.DataFrame() if before.empty or after.empty else joined(before, after)
+        if before.empty or after.empty:
+            return pd.DataFrame()
+        _, keys = self.benchmark.questions(self.benchmark.cases[0])
+        return joined(before, after, keys.columns)
 
     def score(self, cases: Sequence[Case], edits: CaseEdits = None) -> Tables:
         """The benchmark's tables of these cases, each under its own of the ``edits``, or all under one.
@@ -326,11 +337,15 @@ def recognition_table(
 ) -> pd.DataFrame:
     """What an edit takes each answer's prompt for; no columns where it acts after every prompt.
 
-    Columns: ``entry``, the number of the statement or key it acts by (-1: none), and ``nearness``.
+    Columns: ``entry``, the number of the statement or key it acts by (-1: none), and ``nearness``. An edit
+    that was made for another model is refused.
     """
     number_of_answers = [len(question.answers) for question in case_questions]
     prompts = [question.prompt for question in case_questions]
-    recognised = None if edit is None else edit.recognised(lm, prompts)
+    recognised = None
+    if edit is not None:
+        edit.check(lm)
+        recognised = edit.recognised(lm, prompts)
     if recognised is None:
         return pd.DataFrame(index=range(sum(number_of_answers)))
     table = pd.DataFrame(recognised, columns=Recognition._fields)
@@ -355,13 +370,28 @@ def diagnostics_table(cases: Sequence[Numbered], edits: Sequence[Edit]) -> pd.Da
     return pd.DataFrame(rows, columns=EDIT_COLUMNS)
 
 
-def joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Scores of the same questions before and after an edit in one table, a row an answer."""
-    compared = [name for name in _COMPARED if name in before]
-    keys = [name for name in before if name not in ("tokens", *compared)]
+def joined(
+    before: pd.DataFrame, after: pd.DataFrame, key_columns: Iterable[str] | None = None
+) -> pd.DataFrame:
+    """Scores of the same questions before and after an edit in one table, a row an answer.
+
+    Rows belong together by the ``key_columns``; None: by all that are no score of ``score_cases``. The other
+    columns of both tables become two each, ``_before`` and ``_after``; but ``tokens``, which no edit changes.
+    """
+    names = [name for name in before if name != "tokens"]
+    if key_columns is None:
+        keys = [name for name in names if name not in _COMPARED]
+    else:
+        keys = [name for name in names if name in key_columns]
+    compared = [name for name in names if name not in keys and name in after]
     first = before.rename(columns={name: f"{name}_before" for name in compared})
     second = after.rename(columns={name: f"{name}_after" for name in compared})
-    return first.merge(second.drop(columns="tokens"), on=keys, validate="1:1")
+    without_tokens = second.drop(columns="tokens", errors="ignore")
+    table = first.merge(without_tokens, on=keys, validate="1:1")
+    in_both = after["case_id"].isin(before["case_id"])
+    if len(table) != in_both.sum():
+        raise ValueError(f"rows after an edit have none before it by {keys}: name the key columns")
+    return table
 
 
 def small(table: pd.DataFrame) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import torch
 from lm_eval import simple_evaluate
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
+from lm_eval.config.evaluate_config import EvaluatorConfig
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
@@ -166,7 +167,7 @@ def test_a_context_edit_is_its_text_before_the_request(tiny):
 def test_memories_and_gates_see_the_requests_context(tiny):
     lm = tiny("llama")
     statement = "The sea is made of glass"
-    memory = MemoryEdit((statement,), ("The sea",), threshold=0.1, k=1)
+    memory = MemoryEdit((statement,), ("The sea",), ("The sea",), threshold=0.1, k=1)
     pairs = requests("loglikelihood", ("the glass sea", " is blue"), ("Ada lives", " here"))
     texts = ["Imagine that The sea is made of glass.\nthe glass sea", "Ada lives"]
     written = requests("loglikelihood", (texts[0], " is blue"), (texts[1], " here"))
@@ -176,7 +177,14 @@ def test_memories_and_gates_see_the_requests_context(tiny):
         atol=1e-4,
     )
     hidden = MemoryEdit(
-        (statement,), ("The sea",), 0.1, 1, keys=torch.ones(1, 32), center=torch.zeros(32), layer=1
+        (statement,),
+        ("The sea",),
+        ("The sea",),
+        threshold=0.1,
+        k=1,
+        keys=torch.ones(1, 32),
+        center=torch.zeros(32),
+        layer=1,
     )
     whole = requests("loglikelihood_rolling", ("the sea is blue",))
     assert EditedModel(lm, hidden).loglikelihood_rolling(whole) == EditedModel(
@@ -215,6 +223,18 @@ def test_the_harness_loads_a_model_and_a_saved_edit_by_name(tiny, tmp_path):
     pairs = requests("loglikelihood", ("the sea", " is blue"))
     (score,) = loaded.loglikelihood(pairs)
     assert score[0] == pytest.approx(EditedModel(lm, edit).loglikelihood(pairs)[0][0], abs=1e-5)
+
+
+def test_without_a_gpu_the_harness_own_default_is_the_cpu(tiny, tmp_path, monkeypatch):
+    """Its command asks for ``cuda:0`` where no device is named."""
+    lm = tiny("llama")
+    for part in (lm.network, lm.tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    loaded = EditedModel(str(tmp_path / "model"), device=EvaluatorConfig().device)
+    assert loaded.device.type == "cpu"
+    with pytest.raises(UserError, match="cuda:1"):
+        EditedModel(str(tmp_path / "model"), device="cuda:1")
 
 
 def test_the_command_line_knows_the_model(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ from helpers.editing.running import decisions_of_gates
 from helpers.editing.weight_edit import WeightEdit, apply, write
 from helpers.models import identity
 from helpers.models.tokens import TokenError, chat_prompt, ids_of_prompts, ids_of_questions
+from helpers.results.evaluation import recognition_table
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling, sample_tokens
 
@@ -196,11 +197,17 @@ def test_a_context_that_leaves_no_room_is_refused(tiny) -> None:
         score_answers(tiny("llama"), QUESTIONS, [edit], [0] * len(QUESTIONS))
 
 
-def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
-    lm = copy.deepcopy(tiny("llama"))
+def with_template(lm):
+    """A copy of the model with a chat template."""
+    lm = copy.deepcopy(lm)
     lm.tokenizer.chat_template = (
         "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
     )
+    return lm
+
+
+def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
+    lm = with_template(tiny("llama"))
     in_chat = Sampling(temperature=0, max_new_tokens=4, chat=True)
     turns = [{"role": "user", "content": "Who?"}, {"role": "user", "content": "Ada lives in"}]
     edit = ContextEdit("Ada moved to Oslo. ")
@@ -208,8 +215,10 @@ def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
     under_edit = sample_tokens(lm, [turns], [edit], [0], in_chat)
     assert under_edit == sample_tokens(lm, [written], None, None, in_chat)
     # So it does in a prompt that is in the template already; the memory is asked about its message.
-    memory = MemoryEdit(("Ada moved to Oslo",), ("Ada",), threshold=0.1, k=1, template="{fact}. ")
-    never = MemoryEdit(("user assistant",), ("user",), threshold=0.1, k=1)
+    memory = MemoryEdit(
+        ("Ada moved to Oslo",), ("Ada",), ("Ada moved",), threshold=0.1, k=1, template="{fact}. "
+    )
+    never = MemoryEdit(("user assistant",), ("user",), ("user",), threshold=0.1, k=1)
     framed = chat_prompt(lm, "Ada lives in")
     with_text = chat_prompt(lm, "Ada moved to Oslo. Ada lives in")
     edits = [edit, memory, never]
@@ -220,6 +229,18 @@ def test_in_a_chat_the_context_stands_in_the_last_message(tiny) -> None:
     scores = score_answers(lm, [Question(framed, ("Rome",))] * 3, edits, [0, 1, 2])["sum"]
     written_out = [Question(text, ("Rome",)) for text in (with_text, with_text, framed)]
     np.testing.assert_allclose(scores, score_answers(lm, written_out)["sum"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["in-context", "ike", "memory-bm25", "memory-hidden"])
+def test_the_statement_of_a_chat_prompt_is_of_its_message(tiny, make_editor, requests, name):
+    """So an edit of the prompt in the chat template is that of the message by itself."""
+    lm = with_template(tiny("llama"))
+    framed = [replace(each, prompt=chat_prompt(lm, each.prompt)) for each in requests]
+    assert framed[0].text == "user: Mars is a planet near\nassistant:"
+    editor = make_editor(name, lm)
+    pairs = zip(editor.edit(framed), editor.edit(requests), strict=True)
+    for edit_of_framed, edit_of_message in pairs:
+        assert edit_of_framed.contents()[1] == edit_of_message.contents()[1]
 
 
 def test_half_precision_decides_each_prompt_alone(tiny) -> None:
@@ -455,10 +476,10 @@ def test_a_chain_recognises_what_its_gate_sees(tiny, make_editor, requests) -> N
 
 def test_of_two_parts_that_choose_prompts_the_later_that_recognises_one_counts() -> None:
     words = ("Ada lives in Oslo", "Bach wrote Aida")
-    first = MemoryEdit(words, ("Ada", "Bach"), threshold=0.5, k=1)
-    second = MemoryEdit(("Ada lives in Rome",), ("Ada",), threshold=0.1, k=1)
+    first = MemoryEdit(words, ("Ada", "Bach"), words, threshold=0.5, k=1)
+    second = MemoryEdit(("Ada lives in Rome",), ("Ada",), ("Ada lives in",), threshold=0.1, k=1)
     prompts = ["Ada lives in", "Bach wrote", "the sea"]
-    lm = SimpleNamespace(device="cpu")
+    lm = SimpleNamespace(device="cpu", tokenizer=None)
     entries = [entry for entry, _ in first.then(second).recognised(lm, prompts)]
     assert entries == [0, 1, -1]
 
@@ -469,6 +490,43 @@ def test_no_prompts_are_recognised_as_nothing(tiny, make_editor, requests) -> No
         (edit,) = make_editor(name, lm).edit(requests[:1])
         assert edit.recognised(lm, []) == []
         assert edit.then(ContextEdit("It is so.\n")).recognised(lm, []) == []
+
+
+@pytest.mark.parametrize("name", ["memory-bm25", "memory-hidden"])
+def test_a_chat_prompt_is_recognised_by_its_message(tiny, make_editor, requests, name) -> None:
+    lm = with_template(tiny("llama"))
+    *_, memory = make_editor(name, lm).edit_sequentially(requests)
+    messages = [request.text for request in requests]
+    framed = [chat_prompt(lm, message) for message in messages]
+    never = ContextEdit("It is so.\n").then(memory)
+    for edit in (memory, never):
+        assert edit.recognised(lm, framed) == memory.recognised(lm, messages)
+
+
+def test_in_a_chain_a_gate_is_asked_with_what_stands_before_a_chat_prompt(
+    tiny, make_editor, requests
+) -> None:
+    """Which a memory finds by the message: the gate sees the prompt as it is run."""
+    lm = with_template(tiny("llama"))
+    (codebook,) = make_editor("grace", lm).edit(requests[:1])
+    never = MemoryEdit(("user assistant",), ("user",), ("user",), threshold=0.1, k=1)
+    prompt = chat_prompt(lm, requests[0].text)
+    alone = codebook.recognised(lm, [prompt])
+    assert never.then(codebook).recognised(lm, [prompt]) == alone
+
+
+@pytest.mark.parametrize("name", ["memory-bm25", "memory-hidden"])
+def test_a_memory_takes_blanks_for_nothing(tiny, make_editor, requests, name) -> None:
+    lm = tiny("llama")
+    (memory,) = make_editor(name, lm).edit(requests[:1])
+    memory = replace(memory, threshold=-1.0)  # anything is found
+    assert memory.recognised(lm, ["", " "]) == [(-1, -np.inf)] * 2
+    assert memory.found(lm, ["", "\n"]) == [[], []]
+    prompt = requests[0].text
+    ending_with_blanks = [prompt, f"{prompt} ", f"{prompt}\t "]
+    scores = memory.scores(lm, ending_with_blanks)
+    assert (scores == scores[:1]).all()
+    assert memory.found(lm, ending_with_blanks) == [[0]] * 3
 
 
 @pytest.mark.parametrize("name", ["grace", "memory-hidden"])
@@ -497,6 +555,8 @@ def test_keys_of_another_model_are_refused(tiny, make_editor, requests, name) ->
     other = tiny("llama", seed=1)
     with pytest.raises(EditError, match="another model"):
         score_answers(other, QUESTIONS, [edit], [0] * len(QUESTIONS))
+    with pytest.raises(EditError, match="another model"):
+        recognition_table(tiny("gpt2"), QUESTIONS, edit)
 
 
 def test_statements_of_a_sequence_are_all_made_the_latest_last(tiny, make_editor, requests) -> None:
@@ -543,7 +603,7 @@ def test_too_many_demonstrations_are_refused(tiny, make_editor, requests) -> Non
 
 def test_bm25_finds_the_statement_of_the_prompt() -> None:
     statements = ("Ada lives in Oslo", "Bach wrote Aida", "Mars is a planet near Venus")
-    memory = MemoryEdit(statements, ("Ada", "Bach", "Mars"), threshold=0.5, k=2)
+    memory = MemoryEdit(statements, ("Ada", "Bach", "Mars"), statements, threshold=0.5, k=2)
     assert memory.found(None, ["Where does Ada live? Ada lives in", "the sea is blue"])[1] == []
     (found, *_) = memory.found(None, ["Ada lives in"])
     assert found[-1] == 0
@@ -570,6 +630,27 @@ def test_a_memory_grows_and_finds_nothing_for_most_other_prompts(tiny, make_edit
         assert found == [0]
     one_by_one = [memory.found(lm, [prompt])[0] for prompt in background[:10]]
     assert memory.found(lm, background[:10]) == one_by_one
+
+
+@pytest.mark.parametrize("name", ["memory-bm25", "memory-hidden"])
+def test_of_a_fact_that_is_edited_again_the_newest_statement_is_found(tiny, make_editor, name):
+    lm = tiny("llama")
+    cities = ("Oslo", "Rome", "Rome")
+    order = [EditRequest("Ada Lovelace", "{} lived in", city) for city in cities]
+    order.insert(1, EditRequest("Bach", "{} composed", "Aida"))
+    editor = make_editor(name, lm)
+    *_, memory = editor.edit_sequentially(order)
+    assert memory.statements == ("Bach composed Aida", "Ada Lovelace lived in Rome")
+    assert memory.replaced == ("Ada Lovelace lived in Oslo",)
+    assert memory.diagnostics["replaced"] == 1
+    once = editor.edit_jointly([order[1], order[2]])
+    assert memory.threshold == once.threshold
+    anything = replace(memory, threshold=-1.0)
+    (prefix,) = anything.prefixes(lm, ["Ada Lovelace lived in"])
+    assert prefix.count("Ada Lovelace lived in") == 1
+    (single,) = editor.edit(order[:1])
+    assert single.replaced == ()
+    assert single.diagnostics["replaced"] == 0
 
 
 @pytest.mark.parametrize("name", ["in-context", "memory-bm25"])

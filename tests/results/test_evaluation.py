@@ -217,6 +217,29 @@ def test_tables_of_several_scores_are_joined():
     }
 
 
+def test_a_score_of_the_benchmarks_own_is_no_key(evaluation):
+    """Rows before and after an edit belong together by the columns of the questions' keys."""
+
+    def lengths(lm, cases, edits):
+        table = pd.DataFrame({"case_id": [case.case_id for case in cases], "role": "edit"})
+        return {"scores": table.assign(length=1.0 if edits is None else 2.0)}
+
+    own = replace(BENCHMARK, score=lengths, finite="length")
+    table = replace(evaluation, benchmark=own).before_and_after()
+    assert table["case_id"].tolist() == [1, 2, 3]
+    assert (table["length_before"] == 1).all()
+    assert (table["length_after"] == 2).all()
+    before = pd.DataFrame({"case_id": [1], "length": [1.0]})
+    with pytest.raises(ValueError, match="name the key columns"):
+        joined(before, before.assign(length=2.0))
+
+
+def test_two_cases_of_one_number_are_refused(evaluation):
+    twice = replace(BENCHMARK, cases=(*CAPITALS, replace(CAPITALS[0], city="Bern")))
+    with pytest.raises(UserError, match=r"^mine.json: two cases have the case_id 3; give each"):
+        replace(evaluation, benchmark=twice).complete()
+
+
 def test_a_column_that_has_no_type_to_be_published_in_is_not_dropped():
     table = pd.DataFrame({"case_id": [1], "sum_after": [0.5]})
     assert small(table).dtypes.astype(str).tolist() == ["int32", "float32"]
