@@ -244,16 +244,16 @@ def made_in_batches(
 def diagnostics_of(
     lm: LanguageModel,
     deltas: Mapping[str, Delta],
-    extra: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``extra``."""
+    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``notes``."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
     relative_norms = {name: norm / lm.weight_norm(name) for name, norm in norms.items()}
     return {
         "norm": norms,
         "relative_norm": relative_norms,
         "exploding": any(relative > 1 for relative in relative_norms.values()),
-        **(extra or {}),
+        **(notes or {}),
     }
 
 

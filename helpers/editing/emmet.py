@@ -81,7 +81,7 @@ class Emmet(SpreadingEditor):
             inverse = torch.linalg.inv(inner)
         return residuals, directions @ inverse[:, -keys.shape[1] :]
 
-    def _noted(self, layer: int) -> dict[str, Any]:
+    def _notes_of_layer(self, layer: int) -> dict[str, Any]:
         """The condition number of K^T C^-1 K, with a warning where keys repeat each other."""
         condition = self._conditions[layer]
         if condition <= _LARGEST_CONDITION:

@@ -42,7 +42,7 @@ def held_out_requests() -> tuple[EditRequest, ...]:
     return tuple(request for *_, request in sorted(places, key=lambda place: place[:2]))
 
 
-def digest() -> str:
+def held_out_digest() -> str:
     """Of the file that holds them."""
     return file_digest(FILE)
 

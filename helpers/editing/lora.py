@@ -39,7 +39,7 @@ from helpers.editing.interventions import Delta, Dense, LowRank
 from helpers.editing.presets import LossHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
-from helpers.editing.vector import _Adam
+from helpers.editing.vector import RowAdam
 from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.models.architectures import Matrix
 from helpers.models.hooks import OnOutput, output_hooks
@@ -75,7 +75,7 @@ class _Training:
     failure: str | None = None
 
     @property
-    def noted(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """What is recorded with the edit."""
         failure = {"failure": self.failure} if self.failure else {}
         return {"steps": self.steps, "losses": self.losses, **failure}
@@ -125,7 +125,7 @@ class Lora(LossEditor):
                 begun = self._adapter_of(total) if total else self._begun([row])
                 (training,) = self._trained([row], begun)
                 grown = self._weight_edit(training)
-                total = total.with_diagnostics(training.noted) if training.failure else grown
+                total = total.with_diagnostics(training.notes) if training.failure else grown
             else:
                 (added,) = self.edit_rows([row])
                 total = self._merged(total, added)
@@ -189,7 +189,7 @@ class Lora(LossEditor):
             with torch.no_grad():
                 batch.read(batch.hidden())  # the reference: the model without an adapter
         trainings = [_Training(adapter) for adapter in adapters]
-        adam = _Adam(torch.zeros_like(adapters), torch.zeros_like(adapters))
+        adam = RowAdam(torch.zeros_like(adapters), torch.zeros_like(adapters))
         unfinished = list(trainings)
         for _ in range(settings.num_steps):
             adapters = adapters.detach().requires_grad_(True)
@@ -234,12 +234,12 @@ class Lora(LossEditor):
 
     def _weight_edit(self, training: _Training) -> WeightEdit:
         if training.failure:
-            return WeightEdit({}, training.noted)
+            return WeightEdit({}, training.notes)
         deltas = {}
         for name, factors in self._factors(training.adapter.detach()[None]).items():
             right = factors.a[0].T.contiguous()
             deltas[name] = LowRank((self._scale * factors.b[0]).contiguous(), right)
-        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, training.noted))
+        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, training.notes))
 
 
 def _scaled(edit: WeightEdit, factor: float) -> WeightEdit:

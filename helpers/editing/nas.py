@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.held_out import digest, first_held_out
+from helpers.editing.held_out import first_held_out, held_out_digest
 from helpers.editing.request import EditRequest
 from helpers.editing.vector import Vector, VectorEditor
 from helpers.kept import load_or_make
@@ -44,9 +44,9 @@ class NormedVector(Vector):
     skipped: bool = False
 
     @property
-    def noted(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """Also the ratio, and whether the edit was left out."""
-        return {**super().noted, "norm_ratio": self.norm_ratio, "skipped": self.skipped}
+        return {**super().notes, "norm_ratio": self.norm_ratio, "skipped": self.skipped}
 
 
 def with_usual_norm(
@@ -77,7 +77,7 @@ def with_usual_norm(
 def usual_norm(editor: VectorEditor, count: int) -> float:
     """m of ``count`` held-out requests, measured once with the unedited model and kept in the cache."""
     plain = replace(editor, app=None, targets="new", memo=None)
-    about = [plain.settings(), count, digest(), str(editor.lm.dtype_name)]
+    about = [plain.settings(), count, held_out_digest(), str(editor.lm.dtype_name)]
     name = digest_of(json.dumps(about, sort_keys=True).encode())[:16]
 
     def make(path: Path) -> None:

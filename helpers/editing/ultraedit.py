@@ -42,7 +42,7 @@ from helpers.editing.batch import EditBatch
 from helpers.editing.edit import Edit
 from helpers.editing.editor import diagnostics_of, joint_diagnostics, made_in_batches
 from helpers.editing.ft import LossEditor
-from helpers.editing.held_out import check_held_out, digest, first_held_out
+from helpers.editing.held_out import check_held_out, first_held_out, held_out_digest
 from helpers.editing.interventions import LowRank
 from helpers.editing.mend import token_gradients
 from helpers.editing.presets import LossHyperparameters
@@ -159,7 +159,9 @@ class UltraEdit(LossEditor):
 
     def settings(self) -> dict[str, Any]:
         """Also which requests the statistics are measured on."""
-        return super().settings() | {"held_out": digest() if self.hyperparameters.held_out else ""}
+        return super().settings() | {
+            "held_out": held_out_digest() if self.hyperparameters.held_out else ""
+        }
 
     def _shape(self, module_name: str) -> str:
         return "x".join(map(str, self.lm.weight(module_name).shape))
@@ -173,7 +175,7 @@ class UltraEdit(LossEditor):
         about = [
             self.modules,
             self.hyperparameters.held_out,
-            digest(),
+            held_out_digest(),
             settings.statistics,
             settings.eos,
         ]
@@ -276,7 +278,7 @@ class UltraEdit(LossEditor):
         rows = self._checked_rows(requests, alone=False)
         tokens = self._tokens(rows)
         statistics = self._including(self._first_statistics if rows else {}, tokens)
-        of_each_edit = [_noted(of_edit) for of_edit in tokens]
+        of_each_edit = [_notes_of_tokens(of_edit) for of_edit in tokens]
         solved = self._solved([t for t in tokens if t.failure is None], statistics)
         return solved.with_diagnostics({**solved.diagnostics, **joint_diagnostics(of_each_edit)})
 
@@ -295,7 +297,7 @@ class UltraEdit(LossEditor):
     def _solved(self, tokens: Sequence[TokensOfEdit], statistics: Statistics) -> WeightEdit:
         """One solve for each matrix with all tokens."""
         if not tokens or tokens[0].failure:
-            return WeightEdit({}, _noted(tokens[0]) if tokens else {})
+            return WeightEdit({}, _notes_of_tokens(tokens[0]) if tokens else {})
         deltas = {}
         for name in self.modules:
             inputs = torch.cat([of_edit.inputs[name] for of_edit in tokens])  # H [n, in]
@@ -305,11 +307,11 @@ class UltraEdit(LossEditor):
             values = -self.hyperparameters.lr * h.square().sum(1, keepdim=True) * g  # V [n, out]
             change = change_of_tokens(inputs.double(), values)
             deltas[name] = LowRank(change.left.float(), change.right.float())
-        notes = _noted(tokens[0]) if len(tokens) == 1 else {}
+        notes = _notes_of_tokens(tokens[0]) if len(tokens) == 1 else {}
         return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))
 
 
-def _noted(tokens: TokensOfEdit) -> dict[str, Any]:
+def _notes_of_tokens(tokens: TokensOfEdit) -> dict[str, Any]:
     """What is recorded of a request with its edit."""
     failure = {"failure": tokens.failure} if tokens.failure else {}
     return {"steps": 1, "losses": [dict(tokens.losses)], **failure}

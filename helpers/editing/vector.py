@@ -52,13 +52,13 @@ class Vector:
     failure: str | None = None  # why the edit was given up
 
     @property
-    def noted(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """What is recorded of it with its edit."""
         return {"steps": self.steps, "losses": self.losses}
 
     def failed_edit(self, reason: str | None = None) -> WeightEdit:
         """An empty edit that states why its edit was given up; default: the vector's own failure."""
-        return WeightEdit({}, {"failure": reason or self.failure, **self.noted})
+        return WeightEdit({}, {"failure": reason or self.failure, **self.notes})
 
 
 @dataclass
@@ -228,7 +228,7 @@ class _AddedVectors:
         self.module_name = module_name
         shape = len(batch.rows), batch.lm.layout.hidden_size
         self.delta = torch.zeros(shape, device=batch.lm.device, requires_grad=True)
-        self.adam = _Adam(torch.zeros_like(self.delta), torch.zeros_like(self.delta))
+        self.adam = RowAdam(torch.zeros_like(self.delta), torch.zeros_like(self.delta))
         self._initial: Tensor | None = None  # until the first pass
 
     @property
@@ -268,7 +268,7 @@ class _AddedVectors:
 
 
 @dataclass
-class _Adam:
+class RowAdam:
     """Per-row Adam state; rows are independent, so a sum of losses gives each its own gradient."""
 
     mean: Tensor
