@@ -167,8 +167,8 @@ class SpreadingEditor(VectorEditor):
             if not step.failed:  # else nothing was written that needs protection
                 with under_all(self.lm, total):
                     self._remember(history, request)
-            noted = {"history_bytes": history_bytes(history)}
-            total = total.with_diagnostics({**total.diagnostics, **noted})
+            notes = {"history_bytes": history_bytes(history)}
+            total = total.with_diagnostics({**total.diagnostics, **notes})
             yield total
 
     def _remember(self, history: KeyHistory, request: EditRequest) -> None:
