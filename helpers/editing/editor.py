@@ -205,7 +205,7 @@ def memoised(
     items: Sequence[Item],
     make: Callable[[list[Item]], Iterable[Made]],
 ) -> list[Made]:
-    """One value per item; ``make`` finds those that ``memo`` lacks. ``memo_key`` is the rest they depend on."""
+    """One value per item, by ``make`` where ``memo`` lacks it; ``memo_key`` is all else they depend on."""
     memo = {} if memo is None else memo
     missing = [item for item in dict.fromkeys(items) if (memo_key, item) not in memo]
     if missing:
