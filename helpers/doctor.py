@@ -182,7 +182,7 @@ def needs_of(params: NotebookParams, *, here: bool = True, copies: int = 1) -> l
         findings += _device_and_memory(params, here, copies)
         findings += _weights(params.values["model"], here)
         findings += _official_data(params)
-        findings += _second_moments(params)
+        findings += _findings_about_moments(params)
         findings += _held_out(params)
         if here:
             findings += _disk(params)
@@ -402,7 +402,7 @@ def _official_data(params: NotebookParams) -> Iterator[Finding]:
         yield from _data(files)
 
 
-def _second_moments(params: NotebookParams) -> Iterator[Finding]:
+def _findings_about_moments(params: NotebookParams) -> Iterator[Finding]:
     if params.values.get("corpus") == "wikipedia":
         missing_package = (
             "" if find_spec("datasets") else "; needs pip install --editable '.[wikipedia]'"

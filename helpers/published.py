@@ -70,12 +70,12 @@ _KEYS = (
 class PublishedTable:
     """A table by name.
 
-    ``make`` gets the stored runs of the archive ``of`` whose names end in ``data``: those of one model, or
-    all where the table has several models (``several``).
+    ``make`` gets, one after the other, the stored runs of the archive ``of`` whose names end in ``data``:
+    the one of a model, or all where the table has several models (``several``).
     """
 
     title: str
-    make: Callable[[Sequence[Run]], AnyTable]
+    make: Callable[..., AnyTable]
     of: str = ""  # the archive; none: the table needs no stored run
     data: str = ""
     several: bool = False
@@ -89,10 +89,10 @@ def published_table_named(
     if name not in TABLES:
         raise UserError(f"no table {name!r}{did_you_mean(name, TABLES)}; see helpers table --list")
     entry = TABLES[name]
-    runs = _runs_of(name, entry, model)
-    table = as_shown(entry.make(runs))
+    runs = _stored_runs(name, entry, model)
+    table = as_shown(entry.make(*runs))
     captions = [entry.caption(run) for run in runs]
-    return "\n".join([entry.title, *captions]), _only(table, measures)
+    return "\n".join([entry.title, *captions]), _with_measures(table, measures)
 
 
 def tables_listed() -> list[str]:
@@ -100,21 +100,21 @@ def tables_listed() -> list[str]:
     return [f"{name:20s} {entry.title}" for name, entry in TABLES.items()]
 
 
-def _runs_of(name: str, entry: PublishedTable, model: str) -> list[Run]:
+def _stored_runs(name: str, entry: PublishedTable, model: str) -> list[Run]:
     """The stored runs of a table, packaged models first; without ``model`` one run, or all."""
     if not entry.of:
         if model:
             raise UserError(f"{name}: the table is of no model; omit --model")
         return []
-    stored = [
+    stored_runs = [
         run
         for run in archive(entry.of).runs()
         if run.name.endswith(entry.data) and "@" not in run.name and "_recalled" not in run.name
     ]
-    of_models: dict[str, list[Run]] = {model_name: [] for model_name in PACKAGED_WORDS}
-    for run in stored:
-        of_models.setdefault(str(run.about.source["model"]), []).append(run)
-    model_names = [model_name for model_name, runs in of_models.items() if runs]
+    runs_of_models: dict[str, list[Run]] = {model_name: [] for model_name in PACKAGED_WORDS}
+    for run in stored_runs:
+        runs_of_models.setdefault(str(run.about.source["model"]), []).append(run)
+    model_names = [model_name for model_name, runs in runs_of_models.items() if runs]
     if model and model not in model_names:
         hint = did_you_mean(model, model_names)
         raise UserError(f"{name}: no run of {model!r}{hint}; there are {', '.join(model_names)}")
@@ -122,10 +122,10 @@ def _runs_of(name: str, entry: PublishedTable, model: str) -> list[Run]:
         model_names = [model]
     elif not entry.several:
         model_names = model_names[:1]
-    return [run for model_name in model_names for run in of_models[model_name]]
+    return [run for model_name in model_names for run in runs_of_models[model_name]]
 
 
-def _only(shown: ShownTable, measures: Sequence[str]) -> ShownTable:
+def _with_measures(shown: ShownTable, measures: Sequence[str]) -> ShownTable:
     """The table with the columns of some measures, by the beginnings of their titles."""
     if not measures:
         return shown
@@ -134,48 +134,47 @@ def _only(shown: ShownTable, measures: Sequence[str]) -> ShownTable:
         table = table.reset_index()
     keys = [column for column in table if str(column).split(",")[0] in _KEYS]
     titles = [str(column) for column in table if column not in keys]
-    wanted: list[object] = []
+    measure_columns: list[object] = []
     for measure in measures:
-        alike = [t for t in titles if t.casefold().startswith(measure.casefold())]
-        if not alike:
+        fitting_titles = [t for t in titles if t.casefold().startswith(measure.casefold())]
+        if not fitting_titles:
             hint = did_you_mean(measure, titles)
             raise UserError(f"no measure {measure!r}{hint}; there are {', '.join(titles)}")
-        wanted += [title for title in alike if title not in wanted]
-    return ShownTable(table[[*keys, *wanted]], shown.note)
+        measure_columns += [title for title in fitting_titles if title not in measure_columns]
+    return ShownTable(table[[*keys, *measure_columns]], shown.note)
 
 
 def _beside(by_record: Metrics, papers: dict[str, pd.DataFrame], *notes: str) -> ShownTable:
     """Ours with intervals, and the paper's below each method."""
-    beside = beside_paper(by_record, papers, metrics=MAIN_METRICS)
-    table = beside.table.copy()
+    shown = beside_paper(by_record, papers, metrics=MAIN_METRICS)
+    table = shown.table.copy()
     for method, metrics in by_record.items():
         for column in table:
             metric = "LS" if column == "LS_held" else str(column)
             estimate = metric_interval(metric, metrics[metric])
             table.loc[(method, "ours"), column] = f"{in_points(estimate)} (n={estimate.n})"
-    return with_note(ShownTable(table, beside.note), *notes)
+    return with_note(ShownTable(table, shown.note), *notes)
 
 
-def _editing(runs: Sequence[Run], *, table: str) -> ShownTable:
+def _success_and_damage(run: Run, *, paper_table: str) -> ShownTable:
     """A run's methods and its unedited model, next to one of PEAK's tables."""
-    (run,) = runs
     scores = scores_of(run)
     by_record = {**unedited(scores), **method_metrics(scores)}
     source = run.about.source
-    papers = paper_setting(source["model"], source["dataset"], tables=[table])
+    papers = paper_setting(source["model"], source["dataset"], tables=[paper_table])
     return _beside(by_record, papers, *method_notes(run))
 
 
-def _fairer(runs: Sequence[Run]) -> ShownTable:
-    (run,) = runs
+def _all_answers_as_targets(run: Run) -> ShownTable:
+    """An ablation's fairer baselines with and without APP, next to PEAK's Table 5."""
     variants = [variant for editor in fairer_editors(run) for variant in fairer(editor)]
     by_record = by_label(finished(variant_metrics(studies_of(run).scores), variants))
     papers = paper_setting("llama2-7b", "peak-cf", tables=["peak_table_5"])  # its only model
     return _beside(by_record, papers, *training_notes(run))
 
 
-def _sequences(runs: Sequence[Run]) -> ShownTable:
-    (run,) = runs
+def _sequences_by_length(run: Run) -> ShownTable:
+    """An ablation's sequences after so many edits; the paper has none."""
     by_record = {
         f"{key.method} after {key.edits}": metrics
         for key, metrics in sequence_metrics(studies_of(run)).items()
@@ -185,31 +184,25 @@ def _sequences(runs: Sequence[Run]) -> ShownTable:
     return ShownTable(table, shown.note)
 
 
-def _noise_floor(runs: Sequence[Run]) -> AnyTable:
-    (foreign,) = runs
-    own = archive("peak").get(foreign.name)
-    table = placebo_table(method_metrics(scores_of(own)), method_metrics(scores_of(foreign)))
-    return with_note(table, *method_notes(foreign))
+def _noise_floor(placebo_run: Run) -> AnyTable:
+    """A placebo's scores next to those of the run it belongs to."""
+    edited_run = archive("peak").get(placebo_run.name)
+    table = placebo_table(
+        method_metrics(scores_of(edited_run)), method_metrics(scores_of(placebo_run))
+    )
+    return with_note(table, *method_notes(placebo_run))
 
 
-def _scorers(runs: Sequence[Run]) -> AnyTable:
-    (run,) = runs
-    return with_note(scorer_table(by_state(run)), *training_notes(run))
+def _by_scorer(run: Run, *, table_of: Callable[..., AnyTable]) -> AnyTable:
+    return with_note(table_of(by_state(run)), *training_notes(run))
 
 
-def _price(runs: Sequence[Run]) -> AnyTable:
-    (run,) = runs
-    return with_note(app_price_table(by_state(run)), *training_notes(run))
-
-
-def _criteria(runs: Sequence[Run], *, granularity: str) -> ShownTable:
-    (run,) = runs
+def _locating_criteria(run: Run, *, granularity: str) -> ShownTable:
     similarities, sentences = run.joined("similarities"), run.joined("sentences")
     return klob.criteria_text(similarities, sentences, granularity=granularity)
 
 
-def _nulls(runs: Sequence[Run]) -> AnyTable:
-    (run,) = runs
+def _neurons_by_chance(run: Run) -> AnyTable:
     null = run.joined("null")
     tables = []
     for subtask in ("consistency", "relevance"):
@@ -220,144 +213,100 @@ def _nulls(runs: Sequence[Run]) -> AnyTable:
     return pd.concat(tables)
 
 
-def _techniques(runs: Sequence[Run], *, printed: Sequence[str]) -> ShownTable:
+def _techniques(*runs: Run, paper_table: str) -> ShownTable:
     """IFR and CKP after sequences of edits, and below them the paper's, which pools."""
-    plain, _ = thinkedit.split_app(thinkedit.terms_of_runs(tuple(runs)))
-    ours = thinkedit.as_text(thinkedit.technique_table(plain, mode=SEQUENTIAL))
-    return _below(ours, thinkedit.paper_techniques(*printed))
+    without_app, _ = thinkedit.split_app(thinkedit.terms_of_runs(runs))
+    ours = thinkedit.as_text(thinkedit.technique_table(without_app, mode=SEQUENTIAL))
+    return _below(ours, thinkedit.paper_techniques(paper_table))
 
 
-def _lengths(runs: Sequence[Run]) -> ShownTable:
-    plain, _ = thinkedit.split_app(thinkedit.terms_of_runs(tuple(runs)))
-    ours = thinkedit.as_text(thinkedit.length_table(plain, mode=SEQUENTIAL))
+def _chain_lengths(*runs: Run) -> ShownTable:
+    """IFR after sequences of edits by number of steps, and below it the paper's."""
+    without_app, _ = thinkedit.split_app(thinkedit.terms_of_runs(runs))
+    ours = thinkedit.as_text(thinkedit.length_table(without_app, mode=SEQUENTIAL))
     return _below(ours, thinkedit.paper_lengths())
 
 
 def _below(ours: ShownTable, papers: pd.DataFrame) -> ShownTable:
     """Our rows and, below them, the paper's numbers of the same columns."""
-    texts = papers.copy()
+    paper_texts = papers.copy()
     for column in papers.select_dtypes("number"):
-        texts[column] = papers[column].map("{:.3f}".format).replace("nan", "–")
-    rows = pd.concat(
-        [ours.table.assign(source="ours"), texts.assign(source="paper, pooled")], ignore_index=True
-    )
+        paper_texts[column] = papers[column].map("{:.3f}".format).replace("nan", "–")
+    tables = [ours.table.assign(source="ours"), paper_texts.assign(source="paper, pooled")]
+    rows = pd.concat(tables, ignore_index=True)
     columns = ["source", *(column for column in rows if column != "source")]
     return ShownTable(rows[columns].fillna("–"), ours.note)
 
 
+_peak = partial(PublishedTable, of="peak", data="_peak-cf", caption=caption_of)
+_ablation = partial(PublishedTable, of="ablations", data="_peak-cf")
+_scorer = partial(PublishedTable, of="scorers", data="_peak-cf", caption=caption_of)
+_klob = partial(PublishedTable, of="klob", data="_klob-mini", caption=klob.made_of)
+_thinkedit = partial(PublishedTable, of="thinkedit", several=True)
+
 TABLES = {
-    "peak_table_3": PublishedTable(
+    "peak_table_3": _peak(
         "PEAK-CF: success of edits and damage to the fact's other answers (PEAK, Table 3)",
-        partial(_editing, table="peak_table_3"),
-        of="peak",
-        data="_peak-cf",
-        caption=caption_of,
+        partial(_success_and_damage, paper_table="peak_table_3"),
     ),
-    "peak_table_4": PublishedTable(
+    "peak_table_4": _peak(
         "PEAK-T, the temporal set (PEAK, Table 4)",
-        partial(_editing, table="peak_table_4"),
-        of="peak",
+        partial(_success_and_damage, paper_table="peak_table_4"),
         data="_peak-t",
-        caption=caption_of,
     ),
-    "peak_table_5": PublishedTable(
-        "All correct answers as targets, next to APP (PEAK, Table 5)",
-        _fairer,
-        of="ablations",
-        data="_peak-cf",
+    "peak_table_5": _ablation(
+        "All correct answers as targets, next to APP (PEAK, Table 5)", _all_answers_as_targets
     ),
-    "peak_table_8": PublishedTable(
-        "APP's coefficients (PEAK, Table 8)",
-        lambda runs: coefficients_table(runs[0], paper_model="llama2-7b"),
-        of="ablations",
-        data="_peak-cf",
+    "peak_table_8": _ablation(
+        "APP's coefficients (PEAK, Table 8)", partial(coefficients_table, paper_model="llama2-7b")
     ),
-    "peak_table_9": PublishedTable(
+    "peak_table_9": _peak(
         "PEAK-CF next to the paper's LLaMA-2 13B (PEAK, Table 9)",
-        partial(_editing, table="peak_table_9"),
-        of="peak",
-        data="_peak-cf",
-        caption=caption_of,
+        partial(_success_and_damage, paper_table="peak_table_9"),
     ),
-    "placebo": PublishedTable(
+    "placebo": _peak(
         "The noise floor: each record under its own edit and under another record's",
         _noise_floor,
         of="placebo",
-        data="_peak-cf",
-        caption=caption_of,
     ),
-    "gates": PublishedTable(
-        "After which prompts edits act that change no weights",
-        lambda runs: gate_table(runs[0]),
-        of="peak",
-        data="_peak-cf",
-        caption=caption_of,
+    "gates": _peak("After which prompts edits act that change no weights", gate_table),
+    "sequences": _ablation(
+        "Edits one upon the other: the records edited so far, after n edits", _sequences_by_length
     ),
-    "sequences": PublishedTable(
-        "Edits one upon the other: the records edited so far, after n edits",
-        _sequences,
-        of="ablations",
-        data="_peak-cf",
+    "scorers": _scorer(
+        "The same edits under every scorer, in percent", partial(_by_scorer, table_of=scorer_table)
     ),
-    "scorers": PublishedTable(
-        "The same edits under every scorer, in percent",
-        _scorers,
-        of="scorers",
-        data="_peak-cf",
-        caption=caption_of,
-    ),
-    "app_price": PublishedTable(
+    "app_price": _scorer(
         "What APP costs: success without and with it, in percent",
-        _price,
-        of="scorers",
-        data="_peak-cf",
-        caption=caption_of,
+        partial(_by_scorer, table_of=app_price_table),
     ),
     "klob_table_1": PublishedTable(
         "Sizes of KLoB's files and of klob-mini (KLoB, Table 1)",
-        lambda runs: klob.size_table("klob-mini"),
+        partial(klob.size_table, "klob-mini"),
     ),
-    "klob_criteria": PublishedTable(
+    "klob_criteria": _klob(
         "Locating methods by KLoB's three criteria, neurons; (paper): as the paper computes them",
-        partial(_criteria, granularity="neuron"),
-        of="klob",
-        data="_klob-mini",
-        caption=klob.made_of,
+        partial(_locating_criteria, granularity="neuron"),
     ),
-    "klob_layers": PublishedTable(
+    "klob_layers": _klob(
         "Locating methods by KLoB's three criteria, layers",
-        partial(_criteria, granularity="layer"),
-        of="klob",
-        data="_klob-mini",
-        caption=klob.made_of,
+        partial(_locating_criteria, granularity="layer"),
     ),
-    "klob_nulls": PublishedTable(
-        "Neurons that sentences share, next to sentences dealt at random",
-        _nulls,
-        of="klob",
-        data="_klob-mini",
-        caption=klob.made_of,
+    "klob_nulls": _klob(
+        "Neurons that sentences share, next to sentences dealt at random", _neurons_by_chance
     ),
     "thinkedit_table_4": PublishedTable(
-        "KnowGIC: chains by number of steps (ThinkEdit, Table 4)",
-        lambda runs: thinkedit.chain_length_table(),
+        "KnowGIC: chains by number of steps (ThinkEdit, Table 4)", thinkedit.chain_length_table
     ),
-    "thinkedit_table_5": PublishedTable(
+    "thinkedit_table_5": _thinkedit(
         "What is left of the old fact (IFR) and kept of others (CKP), next to Llama-3 (ThinkEdit, Table 5)",
-        partial(_techniques, printed=["thinkedit_table_5"]),
-        of="thinkedit",
-        several=True,
+        partial(_techniques, paper_table="thinkedit_table_5"),
     ),
-    "thinkedit_table_6": PublishedTable(
+    "thinkedit_table_6": _thinkedit(
         "The same next to Qwen2.5 (ThinkEdit, Table 6)",
-        partial(_techniques, printed=["thinkedit_table_6"]),
-        of="thinkedit",
-        several=True,
+        partial(_techniques, paper_table="thinkedit_table_6"),
     ),
-    "thinkedit_table_10": PublishedTable(
-        "IFR by the chain's number of steps (ThinkEdit, Table 10)",
-        _lengths,
-        of="thinkedit",
-        several=True,
+    "thinkedit_table_10": _thinkedit(
+        "IFR by the chain's number of steps (ThinkEdit, Table 10)", _chain_lengths
     ),
 }

@@ -19,7 +19,7 @@ from helpers.paths import PACKAGED, PARAMS
 from helpers.peak.records import PeakRecord, load_peak, save_peak
 from helpers.records import by_case_id, comparable, read_all, read_json, read_text, read_yaml
 from helpers.sweeps.matrix import read_sweep
-from helpers.thinkedit.knowgic import load_edits, write_edits
+from helpers.thinkedit.knowgic import load_edited_graphs, write_edits
 from helpers.triples.sources import read_facts
 
 
@@ -153,7 +153,7 @@ def peak_text(folder: Path) -> str:
 
 
 def edits_text(folder: Path) -> str:
-    edit = load_edits("mini")[0]
+    edit = load_edited_graphs("mini")[0]
     write_edits([replace(edit, prompt=f"{edit.prompt} à")], folder / "made.json")
     return (folder / "made.json").read_text("utf-8")
 
@@ -167,7 +167,10 @@ def corpus_documents(path: Path) -> list[list[int]]:
 # How a user's file is read, and one with letters beyond ASCII on its second line or later.
 FILES = {
     "peak.json": (lambda path: load_peak(path).records, lambda folder: "\n" + peak_text(folder)),
-    "edits.json": (lambda path: load_edits(str(path)), lambda folder: "\n" + edits_text(folder)),
+    "edits.json": (
+        lambda path: load_edited_graphs(str(path)),
+        lambda folder: "\n" + edits_text(folder),
+    ),
     "facts.tsv": (read_facts, lambda _: "subject\trelation\tobject\nCuraçao\tP47\tAruba\n"),
     "klob.jsonl": (
         lambda path: read_examples("unbiasedness", path),

@@ -74,25 +74,26 @@ class PredictedToken(NamedTuple):
 class AnswerLayout:
     """A row's answers side by side: the target, then the correct ones, then the false ones."""
 
-    correct: int
-    false: int
+    correct_count: int
+    false_count: int
 
     @classmethod
     def of(cls, rows: Sequence[EditRow]) -> AnswerLayout:
         """The layout that has room for every row's answers."""
         return cls(
-            correct=max(len(row.correct) for row in rows), false=max(len(row.false) for row in rows)
+            correct_count=max(len(row.correct) for row in rows),
+            false_count=max(len(row.false) for row in rows),
         )
 
     @property
     def per_row(self) -> int:
         """Answers of a row."""
-        return 1 + self.correct + self.false
+        return 1 + self.correct_count + self.false_count
 
     def split(self, by_answer: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[rows * per_row] as target [rows], correct [rows, m] and false [rows, n]."""
         by_row = by_answer.view(-1, self.per_row)
-        target, correct, false = by_row.split([1, self.correct, self.false], dim=1)
+        target, correct, false = by_row.split([1, self.correct_count, self.false_count], dim=1)
         return target[:, 0], correct, false
 
 
@@ -100,7 +101,8 @@ class Readout:
     """Turns a batch's hidden states into a ``Reading``. What it reads is found once, for all passes.
 
     A loss reads the vocabulary head at few positions, often the same ones for several answers. The head,
-    which costs most, runs once per distinct position; ``*_at`` hold which of its rows belongs to whom.
+    which costs most, runs once per distinct position;
+    ``*_head_rows`` hold which of its rows belongs to whom.
     """
 
     def __init__(
@@ -117,28 +119,32 @@ class Readout:
         self.row_count = len(rows)
         self.layout = layout
         predicted = predicted_tokens(rows, positions, layout)
-        token_positions = torch.tensor([each.position for each in predicted], device=device)
-        wanted = torch.cat([token_positions, kl_positions])
-        self.positions, head_rows = wanted.unique(return_inverse=True)
-        self.tokens_at = head_rows[: len(token_positions)]
-        self.kl_at = head_rows[len(token_positions) :]
-        self.tokens = torch.tensor([each.token for each in predicted], device=device)
-        self.weights = torch.tensor([each.weight for each in predicted], device=device)
-        self.answers = torch.tensor([each.answer for each in predicted], device=device)
+        token_positions = torch.tensor(
+            [prediction.position for prediction in predicted], device=device
+        )
+        read_positions = torch.cat([token_positions, kl_positions])
+        self.positions, head_rows = read_positions.unique(return_inverse=True)
+        self.token_head_rows = head_rows[: len(token_positions)]
+        self.kl_head_rows = head_rows[len(token_positions) :]
+        self.tokens = torch.tensor([prediction.token for prediction in predicted], device=device)
+        self.weights = torch.tensor([prediction.weight for prediction in predicted], device=device)
+        self.answer_indices = torch.tensor(
+            [prediction.answer for prediction in predicted], device=device
+        )
 
         is_real = torch.zeros(len(rows) * layout.per_row, dtype=torch.bool, device=device)
-        is_real[self.answers] = True
+        is_real[self.answer_indices] = True
         _, self.correct_is_real, self.false_is_real = layout.split(is_real)
 
     def read(self, lm: LanguageModel, hidden: Tensor) -> Reading:
         """Log-probabilities of targets, answers and KL prompts from hidden states [..., width, hidden]."""
         states = hidden.flatten(0, 1).index_select(0, self.positions)
         log_probabilities, kl_log_probabilities = vocabulary_scores(
-            lm, states, self.tokens_at, self.tokens, distribution_rows=self.kl_at
+            lm, states, self.token_head_rows, self.tokens, distribution_rows=self.kl_head_rows
         )
         answer_count = self.row_count * self.layout.per_row
         zeros = log_probabilities.new_zeros(answer_count)
-        by_answer = zeros.index_add(0, self.answers, log_probabilities * self.weights)
+        by_answer = zeros.index_add(0, self.answer_indices, log_probabilities * self.weights)
         target, correct, false = self.layout.split(by_answer)
         return Reading(
             nll=-target,
@@ -159,7 +165,7 @@ def predicted_tokens(
         for number, predictions in enumerate(row.correct):
             answers[first_answer + 1 + number] = predictions
         for number, predictions in enumerate(row.false):
-            answers[first_answer + 1 + layout.correct + number] = predictions
+            answers[first_answer + 1 + layout.correct_count + number] = predictions
         for answer_index, predictions in answers.items():
             for prediction in predictions:
                 position = int(positions[row_index, prediction.node])
@@ -208,15 +214,17 @@ class EditBatch:
         # The same for every reading, so that a later one can be compared with the reference.
         self._answer_layout = AnswerLayout.of(rows)
         self.side_by_side = side_by_side and takes_tiles(lm)
-        packed, constant, self._columns = _laid_out(lm, rows, self.lengths, self.side_by_side)
+        packed, constant_width, self._columns = _laid_out(lm, rows, self.lengths, self.side_by_side)
         self.active = PackedRows(
-            packed.ids[:, constant:], packed.positions[:, constant:], packed.visible[:, constant:]
+            packed.ids[:, constant_width:],
+            packed.positions[:, constant_width:],
+            packed.visible[:, constant_width:],
         )
         with torch.no_grad():
-            if constant:
-                ids = packed.ids[:, :constant]
-                positions = packed.positions[:, :constant]
-                visible = packed.visible[:, :constant, :constant]
+            if constant_width:
+                ids = packed.ids[:, :constant_width]
+                positions = packed.positions[:, :constant_width]
+                visible = packed.visible[:, :constant_width, :constant_width]
                 _, self.past = prefill(lm, ids, positions, visible)
             if entering is None:
                 entering = self._input_of_first_block()
@@ -306,7 +314,7 @@ class EditBatch:
 
     def _keep_columns(self, row_indices: Sequence[int]) -> None:
         active = self.active
-        constant_before = active.visible.shape[2] - active.ids.shape[1]
+        constant_width_before = active.visible.shape[2] - active.ids.shape[1]
         constant_ranges = _consecutive([constant_tokens for _, constant_tokens in self.lengths])
         active_ranges = _consecutive([active_tokens for active_tokens, _ in self.lengths])
         constant_columns = self._tensor([c for i in row_indices for c in constant_ranges[i]])
@@ -314,13 +322,13 @@ class EditBatch:
         self.rows = [self.rows[i] for i in row_indices]
         self.lengths = [self.lengths[i] for i in row_indices]
         new_ranges = _consecutive([active_tokens for active_tokens, _ in self.lengths])
-        moved = [
+        column_shifts = [
             new_ranges[new].start - active_ranges[old].start for new, old in enumerate(row_indices)
         ]
-        self._columns = self._columns[list(row_indices)] + np.array(moved)[:, None]
+        self._columns = self._columns[list(row_indices)] + np.array(column_shifts)[:, None]
         if self.past is not None:
             self.past = self.past.columns(constant_columns)
-        keys = torch.cat([constant_columns, constant_before + columns])
+        keys = torch.cat([constant_columns, constant_width_before + columns])
         self.active = PackedRows(
             active.ids[:, columns],
             active.positions[:, columns],
@@ -331,21 +339,21 @@ class EditBatch:
     def _keep_rows(self, row_indices: Sequence[int]) -> None:
         active = self.active
         index = self._tensor(row_indices)
-        constant_before = active.visible.shape[2] - active.ids.shape[1]
+        constant_width_before = active.visible.shape[2] - active.ids.shape[1]
         self.rows = [self.rows[i] for i in row_indices]
         self._columns = self._columns[list(row_indices)]
         self.lengths = [self.lengths[i] for i in row_indices]
         width = max(active_tokens for active_tokens, _ in self.lengths)
-        constant = max(constant_tokens for _, constant_tokens in self.lengths)
+        constant_width = max(constant_tokens for _, constant_tokens in self.lengths)
         # Constant columns are right-aligned, active ones left-aligned: trim at both ends.
         first_column = 0
         if self.past is not None:
-            first_column = constant_before - constant
+            first_column = constant_width_before - constant_width
             self.past = self.past.rows(index, skip=first_column)
         self.active = PackedRows(
             active.ids[index, :width],
             active.positions[index, :width],
-            active.visible[index, :width, first_column : constant_before + width],
+            active.visible[index, :width, first_column : constant_width_before + width],
         )
         self.entering = self.entering[index, :width]
 
@@ -371,15 +379,15 @@ def _laid_out(
     active_counts = [active_tokens for active_tokens, _ in lengths]
     constant_counts = [constant_tokens for _, constant_tokens in lengths]
     if side_by_side:
-        constant = sum(constant_counts)
-        width = constant + sum(active_counts)
+        constant_width = sum(constant_counts)
+        width = constant_width + sum(active_counts)
         first_constant = [columns.start for columns in _consecutive(constant_counts)]
         first_active = [columns.start for columns in _consecutive(active_counts)]
         batch_rows = [0] * len(rows)
     else:
-        constant = max(constant_counts)
-        width = constant + max(active_counts)
-        first_constant = [constant - count for count in constant_counts]
+        constant_width = max(constant_counts)
+        width = constant_width + max(active_counts)
+        first_constant = [constant_width - count for count in constant_counts]
         first_active = [0] * len(rows)
         batch_rows = list(range(len(rows)))
     row_count = batch_rows[-1] + 1
@@ -389,24 +397,26 @@ def _laid_out(
     visible = np.broadcast_to(np.eye(width, dtype=bool), (row_count, width, width)).copy()
     columns = np.zeros((len(rows), max(len(row.forest) for row in rows)), dtype=np.int64)
     for index, row in enumerate(rows):
-        is_active = row.active()
-        constant_nodes = np.flatnonzero(~is_active)
-        moving_nodes = np.flatnonzero(is_active)
-        nodes = np.concatenate([constant_nodes, moving_nodes])
-        columns[index, moving_nodes] = first_active[index] + np.arange(len(moving_nodes))
+        active_mask = row.active()
+        constant_nodes = np.flatnonzero(~active_mask)
+        active_nodes = np.flatnonzero(active_mask)
+        nodes = np.concatenate([constant_nodes, active_nodes])
+        columns[index, active_nodes] = first_active[index] + np.arange(len(active_nodes))
         constant_columns = first_constant[index] + np.arange(len(constant_nodes))
-        node_columns = np.concatenate([constant_columns, constant + columns[index, moving_nodes]])
+        node_columns = np.concatenate(
+            [constant_columns, constant_width + columns[index, active_nodes]]
+        )
         batch_row = batch_rows[index]
         ids[batch_row, node_columns] = np.array(row.forest.tokens)[nodes]
         positions[batch_row, node_columns] = np.array(row.forest.positions)[nodes]
-        among_nodes = row.forest.visible()[np.ix_(nodes, nodes)]
-        visible[batch_row][np.ix_(node_columns, node_columns)] = among_nodes
-        longest = max(row.longest, max(row.forest.positions) + 1)
-        check_record_length(lm, row.record, longest)
+        visible_among = row.forest.visible()[np.ix_(nodes, nodes)]
+        visible[batch_row][np.ix_(node_columns, node_columns)] = visible_among
+        longest_length = max(row.longest_length, max(row.forest.positions) + 1)
+        check_record_length(lm, row.record, longest_length)
     device = lm.device
     packed = PackedRows(
         torch.from_numpy(ids).to(device),
         torch.from_numpy(positions).to(device),
         torch.from_numpy(visible).to(device),
     )
-    return packed, constant, columns
+    return packed, constant_width, columns

@@ -62,28 +62,37 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
         EditorError: an unknown editor, preset or key, or no coefficients for ``app=True``.
         NetworkError: no trained network of this model for MEND.
     """
-    editor, suffix = split_method(method)
-    if app and not editor.loss:
-        raise EditorError(f"{editor.label} optimises no loss that APP could join; omit APP")
-    wanted_app = app or suffix == "app"
+    named_editor, suffix = split_method(method)
+    if app and not named_editor.loss:
+        raise EditorError(f"{named_editor.label} optimises no loss that APP could join; omit APP")
+    with_app = bool(app) or suffix == "app"
+    given_app = app if isinstance(app, App) else None
     options = _Options(corpus, seed, progress, memo)
-    if issubclass(editor.hyperparameters, WrapperHyperparameters):
-        return _wrapper(editor, lm, preset, suffix, wanted_app, dict(overrides or {}), options)
+    if issubclass(named_editor.hyperparameters, WrapperHyperparameters):
+        return _wrapper(
+            named_editor, lm, preset, suffix, given_app or with_app, dict(overrides or {}), options
+        )
     values = dict(overrides or {})
     size = _preset_size(lm)
     coefficients: App | None = None
-    if wanted_app:
-        values_with_app = app_values(editor.name, lm.name, preset, size, needed=wanted_app is True)
+    if with_app:
+        values_with_app = app_values(
+            named_editor.name, lm.name, preset, size, needed=given_app is None
+        )
         preset_coefficients = {
             key: values_with_app.pop(key) for key in SYMBOLS if key in values_with_app
         }
         values_with_app.pop("extrapolated", None)
-        coefficients = App(**preset_coefficients) if wanted_app is True else wanted_app
+        coefficients = given_app or App(**preset_coefficients)
         # What the name implies holds whatever goes with APP.
-        values = {**values_with_app, **editor.values, **values}
-    hyperparameters = read_hyperparameters(editor.name, lm.name, preset, model_size=size, **values)
+        values = {**values_with_app, **named_editor.values, **values}
+    hyperparameters = read_hyperparameters(
+        named_editor.name, lm.name, preset, model_size=size, **values
+    )
     targets = suffix if suffix.startswith("all") else "new"
-    parts = _Ingredients(editor.editor_class, lm, hyperparameters, coefficients, targets, options)
+    parts = _EditorParts(
+        named_editor.editor_class, lm, hyperparameters, coefficients, targets, options
+    )
     return parts.assemble()
 
 
@@ -102,7 +111,7 @@ def _preset_size(lm: LanguageModel) -> ModelSize:
 
 
 def _wrapper(
-    editor: NamedEditor,
+    named_editor: NamedEditor,
     lm: LanguageModel,
     preset: Preset,
     suffix: str,
@@ -112,15 +121,17 @@ def _wrapper(
 ) -> Editor:
     """RECT or PRUNE with its base editor, which gets the overrides that the wrapper does not know."""
     wrapper_overrides = {
-        key: overrides.pop(key) for key in editor.hyperparameters.model_fields if key in overrides
+        key: overrides.pop(key)
+        for key in named_editor.hyperparameters.model_fields
+        if key in overrides
     }
     hyperparameters = read_hyperparameters(
-        editor.name, lm.name, preset, model_size=_preset_size(lm), **wrapper_overrides
+        named_editor.name, lm.name, preset, model_size=_preset_size(lm), **wrapper_overrides
     )
     base = build_editor(
         f"{hyperparameters.base}+{suffix}",
         lm,
-        preset=base_preset(editor.name, lm.name, preset),
+        preset=base_preset(named_editor.name, lm.name, preset),
         app=app or None,
         corpus=options.corpus,
         seed=options.seed,
@@ -128,12 +139,12 @@ def _wrapper(
         progress=options.progress,
         memo=options.memo,
     )
-    wrapper: Editor = editor.editor_class(base, hyperparameters)
+    wrapper: Editor = named_editor.editor_class(base, hyperparameters)
     return wrapper
 
 
 @dataclass(frozen=True)
-class _Ingredients:
+class _EditorParts:
     """What an editor can be made of: each of its fields gets the part of that name, made when asked for."""
 
     editor_class: type[Editor]
@@ -145,7 +156,7 @@ class _Ingredients:
 
     def assemble(self) -> Editor:
         """The editor, with the parts that its fields name."""
-        makers: dict[str, Callable[[], Any]] = {
+        parts_by_name: dict[str, Callable[[], Any]] = {
             "lm": lambda: self.lm,
             "hyperparameters": lambda: self.hyperparameters,
             "app": lambda: self.app,
@@ -159,7 +170,9 @@ class _Ingredients:
             "network": lambda: load_network(self.lm, self.hyperparameters),
         }
         names = [field.name for field in fields(self.editor_class)]  # type: ignore[arg-type]
-        return self.editor_class(**{name: makers[name]() for name in names if name in makers})
+        return self.editor_class(
+            **{name: parts_by_name[name]() for name in names if name in parts_by_name}
+        )
 
     def _contexts(self) -> ContextTemplates:
         return context_templates(
@@ -178,8 +191,8 @@ class _Ingredients:
         def make(missing: Sequence[int]) -> Iterable[SecondMoment]:
             return second_moments(lm, missing, corpus_named(corpus, seed=seed)).values()
 
-        key = json.dumps([lm.fingerprint, corpus, seed])
-        moments = memoised(self.options.memo, key, layers, make)
+        memo_key = json.dumps([lm.fingerprint, corpus, seed])
+        moments = memoised(self.options.memo, memo_key, layers, make)
         return dict(zip(layers, moments, strict=True))
 
 
@@ -206,18 +219,18 @@ def _with_variant(editor: Editor, variant: Variant) -> Editor:
     if isinstance(editor, Wrapper):  # what it has is that of the editor it changes
         return replace(editor, base=_with_variant(editor.base, variant))
     part = "hyperparameters" if variant.field in DOSES else "app"
-    known = getattr(editor, part)
-    return replace(editor, **{part: type(known)(**variant.changed(vars(known)))})  # type: ignore[type-var]
+    current_values = getattr(editor, part)
+    return replace(editor, **{part: type(current_values)(**variant.changed(vars(current_values)))})  # type: ignore[type-var]
 
 
 def check_method(method: str, model: str, preset: Preset) -> None:
     """Raise what ``build_editor`` would for a method and preset, before the model is loaded."""
-    editor, suffix = split_method(method)
-    hyperparameters = read_hyperparameters(editor.name, model, preset)
+    named_editor, suffix = split_method(method)
+    hyperparameters = read_hyperparameters(named_editor.name, model, preset)
     if isinstance(hyperparameters, WrapperHyperparameters):
         base_method = f"{hyperparameters.base}+{suffix}"
-        check_method(base_method, model, base_preset(editor.name, model, preset))
+        check_method(base_method, model, base_preset(named_editor.name, model, preset))
     elif suffix == "app":
-        app_values(editor.name, model, preset)
+        app_values(named_editor.name, model, preset)
     if isinstance(hyperparameters, MendHyperparameters):
         network_file(model, hyperparameters)

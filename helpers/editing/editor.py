@@ -201,17 +201,17 @@ def with_memo(editor: Editor, memo: Memo) -> Editor:
 
 def memoised(
     memo: Memo | None,
-    key: str,
+    memo_key: str,
     items: Sequence[Item],
     make: Callable[[list[Item]], Iterable[Made]],
 ) -> list[Made]:
-    """One value per item; ``make`` finds those that ``memo`` lacks. ``key`` is all else they depend on."""
+    """One value per item, by ``make`` where ``memo`` lacks it; ``memo_key`` is all else they depend on."""
     memo = {} if memo is None else memo
-    missing = [item for item in dict.fromkeys(items) if (key, item) not in memo]
+    missing = [item for item in dict.fromkeys(items) if (memo_key, item) not in memo]
     if missing:
         for item, value in zip(missing, make(missing), strict=True):
-            memo[key, item] = value
-    return [memo[key, item] for item in items]
+            memo[memo_key, item] = value
+    return [memo[memo_key, item] for item in items]
 
 
 def made_in_batches(
@@ -219,24 +219,24 @@ def made_in_batches(
     budget: int,
     make: Callable[[Sequence[int]], list[Made]],
     *,
-    most: int | None = None,
+    max_items: int | None = None,
     activity: str = "",
     padded: bool = True,
 ) -> list[Made]:
     """What ``make`` gives for each item, made for items of like ``lengths`` (tokens) together.
 
-    ``budget`` are the tokens of a batch, padding included where items are ``padded``; ``most`` are its items.
-    Where memory runs out,
-    ``make`` gets half of them. ``activity`` are words next to a progress bar; empty: no bar.
+    ``budget`` are the tokens of a batch, padding included where items are ``padded``; ``max_items``
+    are its items. Where memory runs out, ``make`` gets half of them.
+    ``activity`` are words next to a progress bar; empty: no bar.
     """
     results: dict[int, Made] = {}
     with tqdm(total=len(lengths), unit="edit", desc=activity, disable=not activity) as bar:
-        for alike in token_batches(lengths, budget, padded=padded):
-            batch_size = most or len(alike)
-            for first in range(0, len(alike), batch_size):
-                indices = alike[first : first + batch_size]
-                of_batch = [result for half in run_halving(indices, make) for result in half]
-                results.update(zip(indices, of_batch, strict=True))
+        for similar_indices in token_batches(lengths, budget, padded=padded):
+            batch_size = max_items or len(similar_indices)
+            for first in range(0, len(similar_indices), batch_size):
+                indices = similar_indices[first : first + batch_size]
+                batch_results = [result for half in run_halving(indices, make) for result in half]
+                results.update(zip(indices, batch_results, strict=True))
                 bar.update(len(indices))
     return [results[index] for index in range(len(lengths))]
 
@@ -244,16 +244,16 @@ def made_in_batches(
 def diagnostics_of(
     lm: LanguageModel,
     deltas: Mapping[str, Delta],
-    extra: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``extra``."""
+    """What is recorded with an edit: ||Delta W||, ||Delta W|| / ||W|| and ``notes``."""
     norms = {name: delta.norm() for name, delta in deltas.items()}
     relative_norms = {name: norm / lm.weight_norm(name) for name, norm in norms.items()}
     return {
         "norm": norms,
         "relative_norm": relative_norms,
         "exploding": any(relative > 1 for relative in relative_norms.values()),
-        **(extra or {}),
+        **(notes or {}),
     }
 
 

@@ -72,16 +72,16 @@ class Emmet(SpreadingEditor):
         earlier_keys = (history or {}).get(layer, keys[:, :0])
         all_keys = torch.cat([earlier_keys, keys], dim=1)
         directions, _ = self.directions(layer, all_keys)
-        inner = all_keys.T @ directions
-        condition = float(torch.linalg.cond(inner))
+        gram_matrix = all_keys.T @ directions
+        condition = float(torch.linalg.cond(gram_matrix))
         self._conditions[layer] = condition
         if condition > _LARGEST_CONDITION:
-            inverse = torch.linalg.pinv(inner, rtol=1 / _LARGEST_CONDITION, hermitian=True)
+            inverse = torch.linalg.pinv(gram_matrix, rtol=1 / _LARGEST_CONDITION, hermitian=True)
         else:
-            inverse = torch.linalg.inv(inner)
+            inverse = torch.linalg.inv(gram_matrix)
         return residuals, directions @ inverse[:, -keys.shape[1] :]
 
-    def _noted(self, layer: int) -> dict[str, Any]:
+    def _notes_of_layer(self, layer: int) -> dict[str, Any]:
         """The condition number of K^T C^-1 K, with a warning where keys repeat each other."""
         condition = self._conditions[layer]
         if condition <= _LARGEST_CONDITION:

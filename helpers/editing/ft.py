@@ -69,7 +69,7 @@ class LossEditor(Editor):
                 request,
                 self.app,
                 targets=self.targets,
-                prompt_last=self.reads_prompt_last,
+                answers_read_at_end=self.reads_prompt_last,
                 eos=self.hyperparameters.eos,
             )
             for request in with_one_prompt(requests)
@@ -82,7 +82,7 @@ class LossEditor(Editor):
             [len(row.forest) for row in rows],
             self.token_budget,
             lambda row_indices: self.edit_rows([rows[i] for i in row_indices]),
-            most=self.edits_at_a_time,
+            max_items=self.edits_at_a_time,
             activity="editing" if self.progress else "",
         )
 

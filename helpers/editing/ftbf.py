@@ -70,18 +70,22 @@ class FtBf(Ft):
         entering = self._entering(rows)
         change = self._unchanged()
         optimiser = torch.optim.Adam(change.parameters, lr=self.hyperparameters.lr)
-        order = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(self.seed)
         losses_of_epochs: list[dict[str, float]] = []
         for _ in range(self.hyperparameters.num_steps):
-            shuffled = torch.randperm(len(rows), generator=order).tolist()
+            shuffled_indices = torch.randperm(len(rows), generator=generator).tolist()
             losses: list[float] = []
-            for first in range(0, len(rows), self.hyperparameters.batch_size):
-                of_step = shuffled[first : first + self.hyperparameters.batch_size]
+            for first_index in range(0, len(rows), self.hyperparameters.batch_size):
+                step_indices = shuffled_indices[
+                    first_index : first_index + self.hyperparameters.batch_size
+                ]
                 optimiser.zero_grad()
                 loss = self._mean_loss(
-                    [rows[i] for i in of_step], [entering[i] for i in of_step], change.delta
+                    [rows[i] for i in step_indices],
+                    [entering[i] for i in step_indices],
+                    change.delta,
                 )
-                losses += [loss] * len(of_step)
+                losses += [loss] * len(step_indices)
                 if not math.isfinite(loss):
                     failure = f"non-finite loss in epoch {len(losses_of_epochs)}: {loss}"
                     return WeightEdit({}, {"failure": failure, "losses": losses_of_epochs})
@@ -113,10 +117,10 @@ class FtBf(Ft):
         self, rows: Sequence[EditRow], entering: Sequence[Tensor], delta: Dense
     ) -> float:
         """The mean of the rows' losses under the change, whose gradient it adds to."""
-        mean = 0.0
+        mean_loss = 0.0
         for indices in token_batches([len(row.forest) for row in rows], self.token_budget):
-            of_batch = [entering[index] for index in indices]
-            padded = torch.nn.utils.rnn.pad_sequence(of_batch, batch_first=True)
+            entering_batch = [entering[index] for index in indices]
+            padded = torch.nn.utils.rnn.pad_sequence(entering_batch, batch_first=True)
             batch = EditBatch(
                 self.lm, [rows[index] for index in indices], self.layer, entering=padded
             )
@@ -131,5 +135,5 @@ class FtBf(Ft):
                 terms = batch.loss_terms(batch.hidden(), self.app)
             loss = torch.stack(list(terms.values())).sum() / len(rows)
             loss.backward(inputs=list(delta.tensors().values()))
-            mean += float(loss.detach())
-        return mean
+            mean_loss += float(loss.detach())
+        return mean_loss

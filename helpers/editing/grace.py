@@ -297,7 +297,7 @@ class Grace(Editor):
         return total
 
     def _rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
-        return [edit_row(self.lm, request, at_prompt_end=True) for request in requests]
+        return [edit_row(self.lm, request, edited_at_end=True) for request in requests]
 
     def _empty(self) -> Codebook:
         size_in, size_out = self.lm.layout.intermediate_size, self.lm.layout.hidden_size

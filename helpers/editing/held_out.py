@@ -30,7 +30,7 @@ def held_out_requests() -> tuple[EditRequest, ...]:
         if sentence.endswith(_SLOT) and sentence.count(subject) == 1:
             prompt = sentence.removesuffix(_SLOT).replace(subject, "{}")
             by_relation.setdefault(relation, []).append((subject, prompt, answer))
-    places = []  # of each request: its number in its relation, and the relation's
+    placed_requests = []  # of each request: its number in its relation, and the relation's
     for relation_number, facts in enumerate(by_relation.values()):
         answers = list(dict.fromkeys(answer for _, _, answer in facts))
         if len(answers) == 1:
@@ -38,11 +38,14 @@ def held_out_requests() -> tuple[EditRequest, ...]:
         for number, (subject, prompt, answer) in enumerate(facts):
             next_answer = answers[(answers.index(answer) + 1) % len(answers)]
             request = EditRequest(subject, prompt, next_answer, record=f"held-out {subject}")
-            places.append((number, relation_number, request))
-    return tuple(request for *_, request in sorted(places, key=lambda place: place[:2]))
+            placed_requests.append((number, relation_number, request))
+    return tuple(
+        request
+        for *_, request in sorted(placed_requests, key=lambda placed_request: placed_request[:2])
+    )
 
 
-def digest() -> str:
+def held_out_digest() -> str:
     """Of the file that holds them."""
     return file_digest(FILE)
 

@@ -76,9 +76,9 @@ def made_up_problem(seed: int = 0) -> Problem:
     )
 
 
-def relative_difference(one: Tensor, other: Tensor) -> float:
-    """||one - other|| / ||other||."""
-    return float((one.double() - other.double()).norm() / other.double().norm())
+def relative_difference(one_side: Tensor, other_side: Tensor) -> float:
+    """||one_side - other_side|| / ||other_side||."""
+    return float((one_side.double() - other_side.double()).norm() / other_side.double().norm())
 
 
 def _moments(lm: LanguageModel, problem: Problem) -> dict[int, SecondMoment]:
@@ -115,10 +115,10 @@ def emmet_is_memit(lm: LanguageModel) -> float:
     problem = made_up_problem()
     e, w = 0.1, 100.0
     weighted = torch.linalg.solve(w * problem.moment, problem.keys)  # (w C)^-1 K
-    inner = problem.keys.T @ weighted + e * torch.eye(EDITS, dtype=torch.float64)
-    as_printed = problem.residuals @ torch.linalg.solve(inner, weighted.T)
+    gram_matrix = problem.keys.T @ weighted + e * torch.eye(EDITS, dtype=torch.float64)
+    printed_update = problem.residuals @ torch.linalg.solve(gram_matrix, weighted.T)
     left, right = _memit(lm, problem, e * w).solve_jointly(0, problem.keys, problem.residuals)
-    return relative_difference(left @ right.T, as_printed)
+    return relative_difference(left @ right.T, printed_update)
 
 
 def _sequence(editor: SpreadingEditor, problem: Problem, *, remembering: bool) -> Tensor:
@@ -186,8 +186,10 @@ def ultraedit_orthogonal_tokens(_: LanguageModel) -> float:
     problem = made_up_problem()
     inputs = 3 * torch.linalg.qr(problem.keys).Q.T  # H [n, f]
     values = problem.values.T
-    apart = [change_of_tokens(inputs[[i]], values[[i]]).dense() for i in range(EDITS)]
-    return relative_difference(change_of_tokens(inputs, values).dense(), torch.stack(apart).sum(0))
+    single_changes = [change_of_tokens(inputs[[i]], values[[i]]).dense() for i in range(EDITS)]
+    return relative_difference(
+        change_of_tokens(inputs, values).dense(), torch.stack(single_changes).sum(0)
+    )
 
 
 @dataclass(frozen=True)

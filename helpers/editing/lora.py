@@ -39,7 +39,7 @@ from helpers.editing.interventions import Delta, Dense, LowRank
 from helpers.editing.presets import LossHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
-from helpers.editing.vector import _Adam
+from helpers.editing.vector import RowAdam
 from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.models.architectures import Matrix
 from helpers.models.hooks import OnOutput, output_hooks
@@ -75,7 +75,7 @@ class _Training:
     failure: str | None = None
 
     @property
-    def noted(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """What is recorded with the edit."""
         failure = {"failure": self.failure} if self.failure else {}
         return {"steps": self.steps, "losses": self.losses, **failure}
@@ -122,39 +122,43 @@ class Lora(LossEditor):
         total = only_weights(earlier, f"{self.method} after another edit")
         for row in self.rows(requests):
             if self.hyperparameters.sequence == "continue":
-                begun = self._adapter_of(total) if total else self._begun([row])
-                (training,) = self._trained([row], begun)
-                grown = self._weight_edit(training)
-                total = total.with_diagnostics(training.noted) if training.failure else grown
+                first_adapter = self._adapter_of(total) if total else self._begun([row])
+                (training,) = self._trained([row], first_adapter)
+                grown_edit = self._weight_edit(training)
+                total = total.with_diagnostics(training.notes) if training.failure else grown_edit
             else:
-                (added,) = self.edit_rows([row])
-                total = self._merged(total, added)
+                (added_edit,) = self.edit_rows([row])
+                total = self._merged(total, added_edit)
         return total
 
-    def _merged(self, earlier: WeightEdit, added: WeightEdit) -> WeightEdit:
+    def _merged(self, earlier: WeightEdit, added_edit: WeightEdit) -> WeightEdit:
         """The mean of all adapters; how many they are is noted with the edit."""
-        count = int(earlier.diagnostics.get("adapters", 0))
-        if added.failed:
-            return earlier.with_diagnostics({**added.diagnostics, "adapters": count})
-        mean = _scaled(earlier, count / (count + 1)).plus(_scaled(added, 1 / (count + 1)))
-        notes = {**added.diagnostics, "adapters": count + 1}
-        return mean.with_diagnostics(notes)
+        adapter_count = int(earlier.diagnostics.get("adapters", 0))
+        if added_edit.failed:
+            return earlier.with_diagnostics({**added_edit.diagnostics, "adapters": adapter_count})
+        mean_edit = _scaled(earlier, adapter_count / (adapter_count + 1)).plus(
+            _scaled(added_edit, 1 / (adapter_count + 1))
+        )
+        notes = {**added_edit.diagnostics, "adapters": adapter_count + 1}
+        return mean_edit.with_diagnostics(notes)
 
     def _begun(self, rows: Sequence[EditRow]) -> Tensor:
         """Adapters [rows, size] with B = 0, each drawn from its own record."""
         adapters = []
         for row in rows:
-            numbers = np.random.default_rng([self.seed, zlib.crc32(row.record.encode())])
-            parts = []
+            generator = np.random.default_rng([self.seed, zlib.crc32(row.record.encode())])
+            adapter_parts = []
             for out, into in self.shapes.values():
-                drawn_a = numbers.uniform(-1, 1, self.hyperparameters.rank * into) / math.sqrt(into)
-                parts += [drawn_a, np.zeros(self.hyperparameters.rank * out)]
-            adapters.append(np.concatenate(parts))
+                drawn_a = generator.uniform(-1, 1, self.hyperparameters.rank * into) / math.sqrt(
+                    into
+                )
+                adapter_parts += [drawn_a, np.zeros(self.hyperparameters.rank * out)]
+            adapters.append(np.concatenate(adapter_parts))
         return torch.from_numpy(np.stack(adapters)).float().to(self.lm.device)
 
     def _adapter_of(self, edit: WeightEdit) -> Tensor:
         """The adapter [1, size] that an edit consists of."""
-        parts = []
+        adapter_parts = []
         for module_name in self.shapes:
             delta = edit.get(module_name)
             if not isinstance(delta, LowRank) or delta.left.shape[1] != self.hyperparameters.rank:
@@ -162,8 +166,8 @@ class Lora(LossEditor):
                     f"LoRA continues an adapter of rank {self.hyperparameters.rank}, which the earlier edit"
                     f" has not at {module_name}: use sequence: stack, or its hyperparameters"
                 )
-            parts += [delta.right.T.flatten(), delta.left.flatten() / self._scale]
-        return torch.cat(parts)[None].to(self.lm.device)
+            adapter_parts += [delta.right.T.flatten(), delta.left.flatten() / self._scale]
+        return torch.cat(adapter_parts)[None].to(self.lm.device)
 
     @property
     def _scale(self) -> float:
@@ -171,12 +175,12 @@ class Lora(LossEditor):
 
     def _factors(self, adapters: Tensor) -> dict[str, Factors]:
         """Each matrix's factors, views of adapters [rows, size]."""
-        parts = iter(adapters.split(self.sizes, dim=1))
+        adapter_parts = iter(adapters.split(self.sizes, dim=1))
         rank = self.hyperparameters.rank
         factors = {}
         for name, (out, into) in self.shapes.items():
-            a = next(parts).unflatten(1, (rank, into))
-            b = next(parts).unflatten(1, (out, rank))
+            a = next(adapter_parts).unflatten(1, (rank, into))
+            b = next(adapter_parts).unflatten(1, (out, rank))
             factors[name] = Factors(a, b)
         return factors
 
@@ -189,32 +193,32 @@ class Lora(LossEditor):
             with torch.no_grad():
                 batch.read(batch.hidden())  # the reference: the model without an adapter
         trainings = [_Training(adapter) for adapter in adapters]
-        adam = _Adam(torch.zeros_like(adapters), torch.zeros_like(adapters))
-        unfinished = list(trainings)
+        adam = RowAdam(torch.zeros_like(adapters), torch.zeros_like(adapters))
+        unfinished_trainings = list(trainings)
         for _ in range(settings.num_steps):
             adapters = adapters.detach().requires_grad_(True)
             with output_hooks(self.lm, self._hooks(adapters)):
                 terms = batch.loss_terms(batch.hidden(), self.app)
-            total = torch.stack(list(terms.values())).sum(0)  # [rows]
-            goes_on = (total >= settings.stop_threshold) & torch.isfinite(total)
-            by_row = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
-            for training, values in zip(unfinished, by_row, strict=True):
-                losses = dict(zip(terms, values, strict=True))
-                training.losses.append(losses)
+            losses = torch.stack(list(terms.values())).sum(0)  # [rows]
+            is_unfinished = (losses >= settings.stop_threshold) & torch.isfinite(losses)
+            terms_by_row = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
+            for training, values in zip(unfinished_trainings, terms_by_row, strict=True):
+                terms_of_row = dict(zip(terms, values, strict=True))
+                training.losses.append(terms_of_row)
                 if not all(map(math.isfinite, values)):
-                    training.failure = f"non-finite loss at step {training.steps}: {losses}"
-            going_on = goes_on.nonzero()[:, 0].tolist()
-            if not going_on:
+                    training.failure = f"non-finite loss at step {training.steps}: {terms_of_row}"
+            kept_indices = is_unfinished.nonzero()[:, 0].tolist()
+            if not kept_indices:
                 break
-            (gradient,) = torch.autograd.grad(total[goes_on].sum(), adapters)
+            (gradient,) = torch.autograd.grad(losses[is_unfinished].sum(), adapters)
             adapters = adapters.detach()
-            if len(going_on) < len(unfinished):
-                unfinished = [unfinished[index] for index in going_on]
-                batch.keep(going_on)
-                adapters, gradient = adapters[goes_on], gradient[goes_on]
-                adam.mean, adam.square = adam.mean[goes_on], adam.square[goes_on]
+            if len(kept_indices) < len(unfinished_trainings):
+                unfinished_trainings = [unfinished_trainings[index] for index in kept_indices]
+                batch.keep(kept_indices)
+                adapters, gradient = adapters[is_unfinished], gradient[is_unfinished]
+                adam.mean, adam.square = adam.mean[is_unfinished], adam.square[is_unfinished]
             adam.step(adapters, gradient, settings.lr)
-            for training, adapter in zip(unfinished, adapters, strict=True):
+            for training, adapter in zip(unfinished_trainings, adapters, strict=True):
                 training.steps += 1
                 training.adapter = adapter
         return trainings
@@ -234,12 +238,12 @@ class Lora(LossEditor):
 
     def _weight_edit(self, training: _Training) -> WeightEdit:
         if training.failure:
-            return WeightEdit({}, training.noted)
+            return WeightEdit({}, training.notes)
         deltas = {}
         for name, factors in self._factors(training.adapter.detach()[None]).items():
             right = factors.a[0].T.contiguous()
             deltas[name] = LowRank((self._scale * factors.b[0]).contiguous(), right)
-        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, training.noted))
+        return WeightEdit(deltas, diagnostics_of(self.lm, deltas, training.notes))
 
 
 def _scaled(edit: WeightEdit, factor: float) -> WeightEdit:

@@ -100,7 +100,7 @@ class SpreadingEditor(VectorEditor):
         normed = self.lm.layout.architecture.mlp_norm is not None
         self.versioned_parts += ("spreading", *(["normed"] if normed else []))
 
-    def _noted(self, layer: int) -> dict[str, Any]:
+    def _notes_of_layer(self, layer: int) -> dict[str, Any]:
         return {}  # what else the diagnostics report of a layer
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
@@ -116,14 +116,14 @@ class SpreadingEditor(VectorEditor):
             for column, edit in enumerate(edits):
                 delta = LowRank(left[:, [column]].float(), right[:, [column]].float())
                 edits[column] = WeightEdit({**edit, module_name: delta})
-            layer_notes[module_name] = self._noted(layer)
+            layer_notes[module_name] = self._notes_of_layer(layer)
 
         remaining_edits = iter(edits)
         return [
             vector.failed_edit()
             if vector.failure
             else self._recorded(
-                next(remaining_edits), {"layers": dict(layer_notes), **vector.noted}
+                next(remaining_edits), {"layers": dict(layer_notes), **vector.notes}
             )
             for vector in vectors
         ]
@@ -144,11 +144,11 @@ class SpreadingEditor(VectorEditor):
             problem = self._layer_problem(layer, pending, [edit] * len(pending))
             left, right = self.solve_jointly(layer, problem.keys, problem.residuals, history)
             edit = WeightEdit({**edit, module_name: LowRank(left.float(), right.float())})
-            layer_notes[module_name] = self._noted(layer)
+            layer_notes[module_name] = self._notes_of_layer(layer)
 
         unchanged = diagnostics_of(self.lm, {})
         of_each_edit = [
-            vector.failed_edit().diagnostics if vector.failure else {**unchanged, **vector.noted}
+            vector.failed_edit().diagnostics if vector.failure else {**unchanged, **vector.notes}
             for vector in vectors
         ]
         return self._recorded(edit, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})
@@ -167,8 +167,8 @@ class SpreadingEditor(VectorEditor):
             if not step.failed:  # else nothing was written that needs protection
                 with under_all(self.lm, total):
                     self._remember(history, request)
-            noted = {"history_bytes": history_bytes(history)}
-            total = total.with_diagnostics({**total.diagnostics, **noted})
+            notes = {"history_bytes": history_bytes(history)}
+            total = total.with_diagnostics({**total.diagnostics, **notes})
             yield total
 
     def _remember(self, history: KeyHistory, request: EditRequest) -> None:
@@ -226,8 +226,8 @@ class SpreadingEditor(VectorEditor):
     def _module(self, layer: int) -> str:
         return self.lm.layout.mlp_out(layer)
 
-    def _recorded(self, edit: WeightEdit, extra: dict[str, Any]) -> WeightEdit:
-        diagnostics = diagnostics_of(self.lm, edit, extra)
+    def _recorded(self, edit: WeightEdit, notes: dict[str, Any]) -> WeightEdit:
+        diagnostics = diagnostics_of(self.lm, edit, notes)
         if not all(math.isfinite(norm) for norm in diagnostics["norm"].values()):
             return WeightEdit({}, {**diagnostics, "failure": "the update is not finite"})
         return WeightEdit(dict(edit), diagnostics)
@@ -296,7 +296,7 @@ class AlphaEdit(SpreadingEditor):
         """Directions U [f, r] that must not change: P = I - U U^T."""
         return self.second_moments[layer].occupied(self.hyperparameters.nullspace_threshold)
 
-    def _noted(self, layer: int) -> dict[str, Any]:
+    def _notes_of_layer(self, layer: int) -> dict[str, Any]:
         size, occupied = self.occupied(layer).shape
         unprotected = self.second_moments[layer].unprotected(
             self.hyperparameters.nullspace_threshold

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from helpers.editing.contexts import read_at_subjects
-from helpers.editing.held_out import digest, first_held_out
+from helpers.editing.held_out import first_held_out, held_out_digest
 from helpers.editing.request import EditRequest
 from helpers.editing.vector import Vector, VectorEditor
 from helpers.kept import load_or_make
@@ -44,9 +44,9 @@ class NormedVector(Vector):
     skipped: bool = False
 
     @property
-    def noted(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """Also the ratio, and whether the edit was left out."""
-        return {**super().noted, "norm_ratio": self.norm_ratio, "skipped": self.skipped}
+        return {**super().notes, "norm_ratio": self.norm_ratio, "skipped": self.skipped}
 
 
 def with_usual_norm(
@@ -59,32 +59,43 @@ def with_usual_norm(
 ) -> list[Vector]:
     """The vectors at the block's output, each so that the MLP's output there gets the usual norm."""
     outputs = _mlp_outputs(editor, requests)
-    normed: list[Vector] = []
+    normed_vectors: list[Vector] = []
     for vector, output in zip(vectors, outputs, strict=True):
         if vector.failure:
-            normed.append(vector)
+            normed_vectors.append(vector)
             continue
-        wanted = output + vector.delta  # v*
-        ratio = float(wanted.norm()) / usual_norm
-        skipped = skip_long and ratio > _TOO_LONG
-        delta = torch.zeros_like(wanted) if skipped else wanted / ratio - output
-        normed.append(
-            NormedVector(delta, vector.initial, vector.steps, vector.losses, None, ratio, skipped)
+        optimised_value = output + vector.delta  # v*
+        norm_ratio = float(optimised_value.norm()) / usual_norm
+        skipped = skip_long and norm_ratio > _TOO_LONG
+        delta = (
+            torch.zeros_like(optimised_value) if skipped else optimised_value / norm_ratio - output
         )
-    return normed
+        normed_vectors.append(
+            NormedVector(
+                delta, vector.initial, vector.steps, vector.losses, None, norm_ratio, skipped
+            )
+        )
+    return normed_vectors
 
 
 def usual_norm(editor: VectorEditor, count: int) -> float:
     """m of ``count`` held-out requests, measured once with the unedited model and kept in the cache."""
-    plain = replace(editor, app=None, targets="new", memo=None)
-    about = [plain.settings(), count, digest(), str(editor.lm.dtype_name)]
-    name = digest_of(json.dumps(about, sort_keys=True).encode())[:16]
+    editor_without_app = replace(editor, app=None, targets="new", memo=None)
+    measured_with = [
+        editor_without_app.settings(),
+        count,
+        held_out_digest(),
+        str(editor.lm.dtype_name),
+    ]
+    file_stem = digest_of(json.dumps(measured_with, sort_keys=True).encode())[:16]
 
-    def make(path: Path) -> None:
+    def write_norm(path: Path) -> None:
         requests = first_held_out(count)
-        last_block = plain.lm.layout.block(plain.hyperparameters.layers[-1])
-        vectors = plain.optimised(requests, last_block)
-        outputs = _mlp_outputs(plain, requests)
+        last_block = editor_without_app.lm.layout.block(
+            editor_without_app.hyperparameters.layers[-1]
+        )
+        vectors = editor_without_app.optimised(requests, last_block)
+        outputs = _mlp_outputs(editor_without_app, requests)
         norms = [
             float((output + vector.delta).norm())
             for output, vector in zip(outputs, vectors, strict=True)
@@ -92,10 +103,12 @@ def usual_norm(editor: VectorEditor, count: int) -> float:
         ]
         path.write_text(json.dumps(usual_of(norms)), "utf-8")
 
-    def read(path: Path) -> float:
+    def read_norm(path: Path) -> float:
         return float(json.loads(path.read_text("utf-8")))
 
-    return load_or_make(cache_folder("nas", editor.lm.fingerprint) / f"{name}.json", read, make)
+    return load_or_make(
+        cache_folder("nas", editor.lm.fingerprint) / f"{file_stem}.json", read_norm, write_norm
+    )
 
 
 def usual_of(norms: Sequence[float]) -> float:
@@ -111,5 +124,5 @@ def _mlp_outputs(editor: VectorEditor, requests: Sequence[EditRequest]) -> list[
     layer = editor.hyperparameters.layers[-1]
     module_name = layout.mlp_norm(layer) or layout.mlp(layer)
     bare_prompts = [prompts[:1] for prompts in editor.prompts(requests)]
-    read = read_at_subjects(editor.lm, bare_prompts, outputs=[module_name])
-    return [of_request[0] for of_request in read[module_name]]
+    outputs_by_module = read_at_subjects(editor.lm, bare_prompts, outputs=[module_name])
+    return [request_outputs[0] for request_outputs in outputs_by_module[module_name]]

@@ -106,7 +106,7 @@ class Prune(Wrapper):
     def changed(self, edit: WeightEdit) -> WeightEdit:
         """The edit restrained; its diagnostics name s_max and how many values exceeded it."""
         deltas: dict[str, Delta] = {}
-        noted: dict[str, dict[str, float]] = {}
+        notes: dict[str, dict[str, float]] = {}
         for name, delta in edit.items():
             if name not in self._largest:
                 weight = self.lm.weight(name).float()
@@ -115,10 +115,10 @@ class Prune(Wrapper):
             restrained, count = restrain(delta, limit, base)
             added = self.hyperparameters.prune_compat == "added"
             deltas[name] = delta.plus(restrained) if added else restrained
-            noted[name] = {"largest_singular_value": limit, "restrained": count}
+            notes[name] = {"largest_singular_value": limit, "restrained": count}
         if not deltas:
             return edit
-        recorded = diagnostics_of(self.lm, deltas, {"prune": noted})
+        recorded = diagnostics_of(self.lm, deltas, {"prune": notes})
         return WeightEdit(deltas, {**edit.diagnostics, **recorded})
 
 

@@ -59,14 +59,14 @@ class Rome(VectorEditor):
         """The equation, edit by edit."""
         lm = self.lm
         (layer,) = self.hyperparameters.layers
-        key_module = lm.layout.mlp_out(layer)
+        key_module_name = lm.layout.mlp_out(layer)
         # y and delta; the loss that delta minimises includes APP.
         vectors = self.optimised(requests, lm.layout.mlp(layer))
         prompts = self.prompts(requests)  # in every context, the bare one first
-        keys_by_module = read_at_subjects(lm, prompts, inputs=[key_module])
+        keys_by_module = read_at_subjects(lm, prompts, inputs=[key_module_name])
         return [
             self._weight_edit(layer, keys, vector)
-            for keys, vector in zip(keys_by_module[key_module], vectors, strict=True)
+            for keys, vector in zip(keys_by_module[key_module_name], vectors, strict=True)
         ]
 
     def _weight_edit(self, layer: int, keys: Tensor, vector: Vector) -> WeightEdit:
@@ -90,7 +90,7 @@ class Rome(VectorEditor):
                 "the key is not finite, or orthogonal to its direction (k.u = 0)"
             )
         deltas = {self.lm.layout.mlp_out(layer): LowRank(left[:, None], right[:, None])}
-        notes = {"key_dot_direction": float(key_dot_direction), **vector.noted}
+        notes = {"key_dot_direction": float(key_dot_direction), **vector.notes}
         return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))
 
     def _direction(self, layer: int, averaged_key: Tensor) -> Tensor:

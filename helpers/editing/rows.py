@@ -70,25 +70,28 @@ class EditRow:
     target: list[Prediction] = field(default_factory=list)  # see ``weighted_targets``
     correct: list[list[Prediction]] = field(default_factory=list)  # an answer's mean-token scores
     false: list[list[Prediction]] = field(default_factory=list)
-    longest: int = 0  # tokens of its longest text with an answer
+    longest_length: int = 0  # tokens of its longest text with an answer
 
     def predict(
         self,
-        prompt: Sequence[int],
+        ids: Sequence[int],
         answer: Sequence[int],
-        edited_at: int | None = None,
+        edited_position: int | None = None,
         *,
-        at_once: bool = False,
-        scale: float = 1.0,
+        read_at_end: bool = False,
+        total_weight: float = 1.0,
     ) -> list[Prediction]:
-        """Add an answer: predictions of its tokens (or ``at_once``), their weights adding to ``scale``."""
+        """Add an answer: predictions of its tokens, whose weights add to ``total_weight``.
+
+        With ``read_at_end`` all of them are predicted by the last token of the prompt.
+        """
         # Also with FT-L: whoever scores its edit reads the answers after the prompt.
-        self.longest = max(self.longest, len(prompt) + len(answer) - 1)
-        if at_once:
-            nodes = self.forest.add(prompt, edited_at)[-1:] * len(answer)
+        self.longest_length = max(self.longest_length, len(ids) + len(answer) - 1)
+        if read_at_end:
+            nodes = self.forest.add(ids, edited_position)[-1:] * len(answer)
         else:
-            nodes = self.forest.add_answer(prompt, answer, edited_at)
-        weight = scale / len(answer)
+            nodes = self.forest.add_answer(ids, answer, edited_position)
+        weight = total_weight / len(answer)
         return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
 
     def active(self) -> np.ndarray:
@@ -105,49 +108,55 @@ def edit_row(  # noqa: PLR0913 - what editors differ in, each by its name
     *,
     contexts: ContextTemplates | None = None,
     targets: str = "new",
-    prompt_last: bool = False,
-    at_prompt_end: bool = False,
+    answers_read_at_end: bool = False,
+    edited_at_end: bool = False,
     eos: bool = False,
 ) -> EditRow:
     """The row of one request, with the answers that APP protects after its bare prompt.
 
-    With ``contexts`` the subject's last token is edited, in each of them; ``at_prompt_end`` (GRACE) the
-    prompt's last token; else (FT, MEND) no position. With ``prompt_last`` (FT-L) every token of an answer
-    is read right after the prompt. With ``eos`` every target ends with the end-of-text token.
+    With ``contexts`` the subject's last token is edited, in each of them; ``edited_at_end`` (GRACE) the
+    prompt's last token; else (FT, MEND) no position. With ``answers_read_at_end`` (FT-L) every token of an
+    answer is read right after the prompt. With ``eos`` every target ends with the end-of-text token.
     """
     end_of_text = (lm.tokenizer.eos_token_id,) if eos else ()
     row = EditRow(request.record or request.text)
-    wordings = [(request, weighted_targets(request, targets))]
+    requests_with_targets = [(request, weighted_targets(request, targets))]
     for prompt_text, target in request.further:
-        wordings.append((replace(request, prompt=prompt_text, further=()), [(target, 1.0)]))
+        requests_with_targets.append(
+            (replace(request, prompt=prompt_text, further=()), [(target, 1.0)])
+        )
     with request.named():
-        for wording, answers in wordings:
-            prompts = _prompts(lm, wording, contexts, at_prompt_end)
-            ids_of = ids_of_answers(
-                lm, [answer for answer, _ in answers], separator_after(wording.text)
+        for request_of_prompt, answers in requests_with_targets:
+            prompts = _prompts(lm, request_of_prompt, contexts, edited_at_end)
+            ids_by_answer = ids_of_answers(
+                lm, [answer for answer, _ in answers], separator_after(request_of_prompt.text)
             )
-            for prompt, edited_position in prompts:
+            for ids, edited_position in prompts:
                 for answer, weight in answers:
                     row.target += row.predict(
-                        prompt,
-                        (*ids_of[answer], *end_of_text),
+                        ids,
+                        (*ids_by_answer[answer], *end_of_text),
                         edited_position,
-                        at_once=prompt_last,
-                        scale=weight / (len(wordings) * len(prompts)),
+                        read_at_end=answers_read_at_end,
+                        total_weight=weight / (len(requests_with_targets) * len(prompts)),
                     )
-        bare_prompt, edited_position = _prompts(lm, request, contexts, at_prompt_end)[0]
+        bare_ids, edited_position = _prompts(lm, request, contexts, edited_at_end)[0]
         if edited_position is not None:
-            nodes = row.forest.add(bare_prompt, edited_position)
+            nodes = row.forest.add(bare_ids, edited_position)
             row.bare_node = nodes[edited_position]
         if contexts is not None:
             row.kl_node = _add_kl_prompt(lm, row.forest, request)
         correct, false = app.answers(request) if app else ((), ())
-        ids_of = ids_of_answers(lm, [*correct, *false], separator_after(request.text))
+        ids_by_answer = ids_of_answers(lm, [*correct, *false], separator_after(request.text))
     for answer in correct:
-        predictions = row.predict(bare_prompt, ids_of[answer], edited_position, at_once=prompt_last)
+        predictions = row.predict(
+            bare_ids, ids_by_answer[answer], edited_position, read_at_end=answers_read_at_end
+        )
         row.correct.append(predictions)
     for answer in false:
-        predictions = row.predict(bare_prompt, ids_of[answer], edited_position, at_once=prompt_last)
+        predictions = row.predict(
+            bare_ids, ids_by_answer[answer], edited_position, read_at_end=answers_read_at_end
+        )
         row.false.append(predictions)
     return row
 
@@ -162,12 +171,12 @@ def _prompts(
     lm: LanguageModel,
     request: EditRequest,
     contexts: ContextTemplates | None,
-    at_prompt_end: bool,
+    edited_at_end: bool,
 ) -> list[tuple[Ids, int | None]]:
     """Token ids of every wording, with the position of the token that is edited, if one is."""
     if contexts is None:
         ids = prompt_ids(lm, request.text)
-        return [(ids, len(ids) - 1 if at_prompt_end else None)]
+        return [(ids, len(ids) - 1 if edited_at_end else None)]
     in_contexts = prompts_in_contexts(lm, request, contexts)
     return [(prompt.ids, prompt.subject_last) for prompt in in_contexts]
 

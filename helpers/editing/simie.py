@@ -94,21 +94,21 @@ class Simie(Wrapper):
         """The edit times K K^T P^-1 in every matrix, for keys [n, f]; ``precision`` grows by K K^T."""
         deltas: dict[str, Delta] = {}
         for name, delta in edit.items():
-            of_module = keys[name].double()
+            module_keys = keys[name].double()
             if name not in precision:
-                identity = torch.eye(of_module.shape[1]).to(of_module)
+                identity = torch.eye(module_keys.shape[1]).to(module_keys)
                 precision[name] = self.hyperparameters.ridge * identity
-            precision[name] = precision[name] + of_module.T @ of_module
-            left = delta.dense().double() @ of_module.T  # (W~ - W) K [d, n]
-            right = torch.linalg.solve(precision[name], of_module.T)  # P^-1 K [f, n]
+            precision[name] = precision[name] + module_keys.T @ module_keys
+            left = delta.dense().double() @ module_keys.T  # (W~ - W) K [d, n]
+            right = torch.linalg.solve(precision[name], module_keys.T)  # P^-1 K [f, n]
             deltas[name] = LowRank(left.float(), right.float())
         if not deltas:
             return edit
         return WeightEdit(deltas, {**edit.diagnostics, **diagnostics_of(self.lm, deltas)})
 
     def _keys_of_all(self, requests: Sequence[EditRequest], edit: WeightEdit) -> dict[str, Tensor]:
-        of_requests = self._keys(requests, sorted(edit))
-        return {name: torch.cat([keys[name] for keys in of_requests]) for name in edit}
+        keys_of_requests = self._keys(requests, sorted(edit))
+        return {name: torch.cat([keys[name] for keys in keys_of_requests]) for name in edit}
 
     @torch.no_grad()
     def _keys(

@@ -42,7 +42,7 @@ from helpers.editing.batch import EditBatch
 from helpers.editing.edit import Edit
 from helpers.editing.editor import diagnostics_of, joint_diagnostics, made_in_batches
 from helpers.editing.ft import LossEditor
-from helpers.editing.held_out import check_held_out, digest, first_held_out
+from helpers.editing.held_out import check_held_out, first_held_out, held_out_digest
 from helpers.editing.interventions import LowRank
 from helpers.editing.mend import token_gradients
 from helpers.editing.presets import LossHyperparameters
@@ -94,17 +94,19 @@ class TokenStatistics:
         """Of these [n, size] as well; not ``exact``: n var is added for (n - 1) var."""
         if not len(numbers):
             return self
-        added = len(numbers)
-        total = self.count + added
+        added_count = len(numbers)
+        total_count = self.count + added_count
         mean = numbers.double().mean(0)
         squares = (numbers.double() - mean).square().sum(0)
-        if not exact and added > 1:
-            squares = squares * added / (added - 1)
+        if not exact and added_count > 1:
+            squares = squares * added_count / (added_count - 1)
         difference = mean - self.mean
         return TokenStatistics(
-            count=total,
-            mean=self.mean + difference * added / total,
-            squares=self.squares + squares + difference.square() * self.count * added / total,
+            count=total_count,
+            mean=self.mean + difference * added_count / total_count,
+            squares=self.squares
+            + squares
+            + difference.square() * self.count * added_count / total_count,
         )
 
     def normalised(self, numbers: Tensor) -> Tensor:
@@ -159,7 +161,9 @@ class UltraEdit(LossEditor):
 
     def settings(self) -> dict[str, Any]:
         """Also which requests the statistics are measured on."""
-        return super().settings() | {"held_out": digest() if self.hyperparameters.held_out else ""}
+        return super().settings() | {
+            "held_out": held_out_digest() if self.hyperparameters.held_out else ""
+        }
 
     def _shape(self, module_name: str) -> str:
         return "x".join(map(str, self.lm.weight(module_name).shape))
@@ -170,27 +174,31 @@ class UltraEdit(LossEditor):
         if not self.hyperparameters.held_out:
             return {}
         settings = self.hyperparameters
-        about = [
+        measured_with = [
             self.modules,
             self.hyperparameters.held_out,
-            digest(),
+            held_out_digest(),
             settings.statistics,
             settings.eos,
         ]
-        file = f"{digest_of(json.dumps(about).encode())[:16]}-{self.lm.dtype_name}.safetensors"
+        file_name = (
+            f"{digest_of(json.dumps(measured_with).encode())[:16]}-{self.lm.dtype_name}.safetensors"
+        )
 
         def make(path: Path) -> None:
             requests = first_held_out(self.hyperparameters.held_out)
             rows = [edit_row(self.lm, request, eos=settings.eos) for request in requests]
             tokens = self._tokens(rows, "held-out requests, once")
             tensors = {}
-            for shape, of_shape in self._including({}, tokens).items():
-                tensors[shape] = torch.stack([of_shape.mean, of_shape.squares]).cpu()
-                tensors[f"{shape} count"] = torch.tensor(of_shape.count)
+            for shape, shape_statistics in self._including({}, tokens).items():
+                tensors[shape] = torch.stack(
+                    [shape_statistics.mean, shape_statistics.squares]
+                ).cpu()
+                tensors[f"{shape} count"] = torch.tensor(shape_statistics.count)
             save_file(tensors, path)
 
         tensors = load_or_make(
-            cache_folder("ultraedit", self.lm.fingerprint) / file, load_file, make
+            cache_folder("ultraedit", self.lm.fingerprint) / file_name, load_file, make
         )
         statistics = {}
         for shape in {self._shape(name) for name in self.modules}:
@@ -202,16 +210,18 @@ class UltraEdit(LossEditor):
         """The statistics with these tokens."""
         exact = self.hyperparameters.statistics == "exact"
         numbers: dict[str, list[Tensor]] = {}
-        for of_edit in tokens:
-            for name in self.modules if of_edit.failure is None else ():
-                z = torch.cat([of_edit.inputs[name], of_edit.gradients[name]], dim=1)
-                numbers.setdefault(self._shape(name), []).append(z)
-        grown = dict(statistics)
-        for shape, of_shape in numbers.items():
-            together = torch.cat(of_shape)
-            before = grown.get(shape) or TokenStatistics.of_none(together)
-            grown[shape] = before.with_tokens(together, exact=exact)
-        return grown
+        for edit_tokens in tokens:
+            for name in self.modules if edit_tokens.failure is None else ():
+                inputs_and_gradients = torch.cat(
+                    [edit_tokens.inputs[name], edit_tokens.gradients[name]], dim=1
+                )
+                numbers.setdefault(self._shape(name), []).append(inputs_and_gradients)
+        grown_statistics = dict(statistics)
+        for shape, shape_numbers in numbers.items():
+            all_numbers = torch.cat(shape_numbers)
+            statistics_before = grown_statistics.get(shape) or TokenStatistics.of_none(all_numbers)
+            grown_statistics[shape] = statistics_before.with_tokens(all_numbers, exact=exact)
+        return grown_statistics
 
     def _checked_rows(self, requests: Sequence[EditRequest], *, alone: bool) -> list[EditRow]:
         """The requests' rows; refused where no deviation of their tokens can be known."""
@@ -233,17 +243,20 @@ class UltraEdit(LossEditor):
 
         def read(row_indices: Sequence[int]) -> list[TokensOfEdit]:
             batch = EditBatch(self.lm, [rows[index] for index in row_indices], first_layer)
-            by_module, terms = token_gradients(batch, self.modules, self.app)
-            by_row = torch.stack(list(terms.values()), dim=1).tolist()
+            gradients_by_module, terms = token_gradients(batch, self.modules, self.app)
+            losses_by_row = torch.stack(list(terms.values()), dim=1).tolist()
             tokens = []
-            for number, losses in enumerate(by_row):
-                columns = _target_columns(rows[row_indices[number]])
+            for row_number, losses in enumerate(losses_by_row):
+                columns = _target_columns(rows[row_indices[row_number]])
                 tokens.append(
                     TokensOfEdit(
-                        {name: x[number, columns] for name, (x, _) in by_module.items()},
                         {
-                            name: gradient[number, columns]
-                            for name, (_, gradient) in by_module.items()
+                            name: x[row_number, columns]
+                            for name, (x, _) in gradients_by_module.items()
+                        },
+                        {
+                            name: gradient[row_number, columns]
+                            for name, (_, gradient) in gradients_by_module.items()
                         },
                         dict(zip(terms, losses, strict=True)),
                     )
@@ -260,10 +273,10 @@ class UltraEdit(LossEditor):
 
     def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:
         """The independent edits of a batch."""
-        first = self._first_statistics
+        first_statistics = self._first_statistics
         return [
-            self._solved([of_edit], first or self._including({}, [of_edit]))
-            for of_edit in self._tokens(rows)
+            self._solved([edit_tokens], first_statistics or self._including({}, [edit_tokens]))
+            for edit_tokens in self._tokens(rows)
         ]
 
     def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
@@ -276,9 +289,9 @@ class UltraEdit(LossEditor):
         rows = self._checked_rows(requests, alone=False)
         tokens = self._tokens(rows)
         statistics = self._including(self._first_statistics if rows else {}, tokens)
-        of_each_edit = [_noted(of_edit) for of_edit in tokens]
+        notes_of_edits = [_notes_of_tokens(edit_tokens) for edit_tokens in tokens]
         solved = self._solved([t for t in tokens if t.failure is None], statistics)
-        return solved.with_diagnostics({**solved.diagnostics, **joint_diagnostics(of_each_edit)})
+        return solved.with_diagnostics({**solved.diagnostics, **joint_diagnostics(notes_of_edits)})
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
         """The cumulative edit after each request, a turn of its own; statistics grow."""
@@ -287,29 +300,31 @@ class UltraEdit(LossEditor):
         total = WeightEdit({})
         for row in rows:
             with under_all(self.lm, total):
-                (of_edit,) = self._tokens([row])
-            statistics = self._including(statistics, [of_edit])
-            total = total.plus(self._solved([of_edit], statistics))
+                (edit_tokens,) = self._tokens([row])
+            statistics = self._including(statistics, [edit_tokens])
+            total = total.plus(self._solved([edit_tokens], statistics))
             yield total
 
     def _solved(self, tokens: Sequence[TokensOfEdit], statistics: Statistics) -> WeightEdit:
         """One solve for each matrix with all tokens."""
         if not tokens or tokens[0].failure:
-            return WeightEdit({}, _noted(tokens[0]) if tokens else {})
+            return WeightEdit({}, _notes_of_tokens(tokens[0]) if tokens else {})
         deltas = {}
         for name in self.modules:
-            inputs = torch.cat([of_edit.inputs[name] for of_edit in tokens])  # H [n, in]
-            gradients = torch.cat([of_edit.gradients[name] for of_edit in tokens])  # G [n, out]
+            inputs = torch.cat([edit_tokens.inputs[name] for edit_tokens in tokens])  # H [n, in]
+            gradients = torch.cat(
+                [edit_tokens.gradients[name] for edit_tokens in tokens]
+            )  # G [n, out]
             z = statistics[self._shape(name)].normalised(torch.cat([inputs, gradients], dim=1))
             h, g = z.split([inputs.shape[1], gradients.shape[1]], dim=1)
             values = -self.hyperparameters.lr * h.square().sum(1, keepdim=True) * g  # V [n, out]
             change = change_of_tokens(inputs.double(), values)
             deltas[name] = LowRank(change.left.float(), change.right.float())
-        notes = _noted(tokens[0]) if len(tokens) == 1 else {}
+        notes = _notes_of_tokens(tokens[0]) if len(tokens) == 1 else {}
         return WeightEdit(deltas, diagnostics_of(self.lm, deltas, notes))
 
 
-def _noted(tokens: TokensOfEdit) -> dict[str, Any]:
+def _notes_of_tokens(tokens: TokensOfEdit) -> dict[str, Any]:
     """What is recorded of a request with its edit."""
     failure = {"failure": tokens.failure} if tokens.failure else {}
     return {"steps": 1, "losses": [dict(tokens.losses)], **failure}

@@ -52,13 +52,13 @@ class Vector:
     failure: str | None = None  # why the edit was given up
 
     @property
-    def noted(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         """What is recorded of it with its edit."""
         return {"steps": self.steps, "losses": self.losses}
 
     def failed_edit(self, reason: str | None = None) -> WeightEdit:
         """An empty edit that states why its edit was given up; default: the vector's own failure."""
-        return WeightEdit({}, {"failure": reason or self.failure, **self.noted})
+        return WeightEdit({}, {"failure": reason or self.failure, **self.notes})
 
 
 @dataclass
@@ -133,7 +133,7 @@ class VectorEditor(Editor):
         in_templates = {"context_template_length_params", "context_template_start"}
         names = set(VectorHyperparameters.model_fields) - {"layers"} - in_templates
         lm = self.lm
-        key = {
+        memo_key = {
             "model": [lm.fingerprint, lm.dtype_name, str(lm.device)],
             "module": module_name,
             "hyperparameters": self.hyperparameters.model_dump(mode="json", include=names),
@@ -141,7 +141,7 @@ class VectorEditor(Editor):
             "app": None if self.app is None else asdict(self.app),
             "targets": self.targets,
         }
-        return json.dumps(key, sort_keys=True)
+        return json.dumps(memo_key, sort_keys=True)
 
     def _optimise(self, rows: Sequence[EditRow], module_name: str) -> list[Vector]:
         """Optimise one batch; rows are done when they stop, fail, or reach the last step."""
@@ -150,22 +150,24 @@ class VectorEditor(Editor):
         batch = EditBatch(self.lm, rows, layer, side_by_side=True)
         addition = _AddedVectors(batch, module_name)
         vectors: list[Vector] = []
-        unfinished = list(range(len(rows)))  # of the rows, those that are still in the batch
+        unfinished_rows = list(range(len(rows)))  # of the rows, those that are still in the batch
         for step in range(settings.v_num_grad_steps):
             hidden = addition.hidden()
             if not vectors:
                 vectors = [Vector(torch.zeros_like(value), value) for value in addition.initial]
             terms = self._loss_terms(batch, hidden, addition)
-            total = torch.stack(list(terms.values())).sum(0)  # [rows]
-            present_vectors = [vectors[row] for row in unfinished]
-            kept_rows = self._finish_done(present_vectors, addition.delta, terms, total, step)
-            if not kept_rows:
+            losses = torch.stack(list(terms.values())).sum(0)  # [rows]
+            unfinished_vectors = [vectors[row] for row in unfinished_rows]
+            kept_indices = self._finish_done(
+                unfinished_vectors, addition.delta, terms, losses, step
+            )
+            if not kept_indices:
                 break
-            addition.step(total, settings.v_lr, settings.clamp_norm_factor)
-            if len(kept_rows) < len(unfinished):
-                unfinished = [unfinished[index] for index in kept_rows]
-                addition.keep(kept_rows)
-                batch.keep(kept_rows)
+            addition.step(losses, settings.v_lr, settings.clamp_norm_factor)
+            if len(kept_indices) < len(unfinished_rows):
+                unfinished_rows = [unfinished_rows[index] for index in kept_indices]
+                addition.keep(kept_indices)
+                batch.keep(kept_indices)
         return vectors
 
     def _loss_terms(
@@ -192,7 +194,7 @@ class VectorEditor(Editor):
         vectors: Sequence[Vector],
         delta: Tensor,
         terms: dict[str, Tensor],
-        total: Tensor,
+        losses: Tensor,
         step: int,
     ) -> list[int]:
         """Finish the vectors that are done at this evaluation, whose terms all note; indices of the others.
@@ -201,23 +203,25 @@ class VectorEditor(Editor):
         """
         settings = self.hyperparameters
         is_last = step + 1 == settings.v_num_grad_steps
-        by_row = torch.stack([*(term.detach() for term in terms.values()), total.detach()], dim=1)
-        kept_rows = []
+        terms_by_row = torch.stack(
+            [*(term.detach() for term in terms.values()), losses.detach()], dim=1
+        )
+        kept_indices = []
         for index, (vector, (*values, loss)) in enumerate(
-            zip(vectors, by_row.tolist(), strict=True)
+            zip(vectors, terms_by_row.tolist(), strict=True)
         ):
-            by_name = dict(zip(terms, values, strict=True))
-            vector.losses.append(by_name)
-            watched = by_name["nll"] if settings.stop_on == "nll" else loss
+            terms_of_row = dict(zip(terms, values, strict=True))
+            vector.losses.append(terms_of_row)
+            watched_loss = terms_of_row["nll"] if settings.stop_on == "nll" else loss
             if not all(math.isfinite(value) for value in (*values, loss)):
-                vector.failure = f"non-finite loss at step {step}: {by_name}"
-            if is_last or vector.failure or watched < settings.stop_threshold:
+                vector.failure = f"non-finite loss at step {step}: {terms_of_row}"
+            if is_last or vector.failure or watched_loss < settings.stop_threshold:
                 # A copy: a view would keep its whole batch in memory, and move with it.
                 vector.delta = delta[index].detach().clone()
                 vector.steps = step
             else:
-                kept_rows.append(index)
-        return kept_rows
+                kept_indices.append(index)
+        return kept_indices
 
 
 class _AddedVectors:
@@ -228,7 +232,7 @@ class _AddedVectors:
         self.module_name = module_name
         shape = len(batch.rows), batch.lm.layout.hidden_size
         self.delta = torch.zeros(shape, device=batch.lm.device, requires_grad=True)
-        self.adam = _Adam(torch.zeros_like(self.delta), torch.zeros_like(self.delta))
+        self.adam = RowAdam(torch.zeros_like(self.delta), torch.zeros_like(self.delta))
         self._initial: Tensor | None = None  # until the first pass
 
     @property
@@ -239,10 +243,10 @@ class _AddedVectors:
 
     def hidden(self) -> Tensor:
         """Final hidden states [rows, active, hidden] under the vectors."""
-        with output_hooks(self.batch.lm, {self.module_name: self._added}):
+        with output_hooks(self.batch.lm, {self.module_name: self._add_to_output}):
             return self.batch.hidden()
 
-    def _added(self, _: Tensor, output: Tensor) -> Tensor:
+    def _add_to_output(self, _: Tensor, output: Tensor) -> Tensor:
         batch = self.batch
         flat = output.flatten(0, 1)  # [rows * active, hidden]
         if self._initial is None:
@@ -250,9 +254,9 @@ class _AddedVectors:
         at_edited = self.delta.index_select(0, batch.edited_rows).to(output.dtype)
         return flat.index_add(0, batch.edited_positions, at_edited).view_as(output)
 
-    def step(self, total: Tensor, rate: float, clamp_norm_factor: float) -> None:
+    def step(self, losses: Tensor, rate: float, clamp_norm_factor: float) -> None:
         """One step of Adam on the sum of the losses [rows]; no vector becomes longer than its limit."""
-        (gradient,) = torch.autograd.grad(total.sum(), self.delta)
+        (gradient,) = torch.autograd.grad(losses.sum(), self.delta)
         self.adam.step(self.delta, gradient, rate)
         with torch.no_grad():
             limit = clamp_norm_factor * self.initial.norm(dim=-1, keepdim=True)  # [rows, 1]
@@ -268,7 +272,7 @@ class _AddedVectors:
 
 
 @dataclass
-class _Adam:
+class RowAdam:
     """Per-row Adam state; rows are independent, so a sum of losses gives each its own gradient."""
 
     mean: Tensor

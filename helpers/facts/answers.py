@@ -29,7 +29,7 @@ FACT_MEASURES: dict[str, Kind] = {  # of the table, with how their values are di
     **{"CPC": "number", "AFF": "fraction", "ANF": "fraction"},
 }
 # Of an edit's diagnostics, what its row depends on.
-_NOTED = ("failure", "exploding", "layers")
+_ROW_DIAGNOSTICS = ("failure", "exploding", "layers")
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,11 @@ def answers_to(
     continuations = iter(sample_tokens(lm, prompts, edits, prompt_owners, sampling))
     answers = []
     scores_of_facts = scores.groupby("question", sort=True)
-    for fact, count, (_, of_fact) in zip(facts, token_counts, scores_of_facts, strict=True):
-        tokens = [next(continuations)[0][:count] for _ in fact.prompts]
-        answers.append(Answers(tokens, of_fact["sum"].tolist(), of_fact["mean"].tolist()))
+    for fact, token_count, (_, fact_scores) in zip(
+        facts, token_counts, scores_of_facts, strict=True
+    ):
+        tokens = [next(continuations)[0][:token_count] for _ in fact.prompts]
+        answers.append(Answers(tokens, fact_scores["sum"].tolist(), fact_scores["mean"].tolist()))
     return answers
 
 
@@ -131,13 +133,13 @@ def text_rows(
 ) -> pd.DataFrame:
     """Every prompt of the facts and what it is for, with the greedy continuations before and after."""
     rows = []
-    for fact, unedited, edited in zip(facts, before, after, strict=True):
+    for fact, answers_before, answers_after in zip(facts, before, after, strict=True):
         roles = ["prompt", *["paraphrase"] * len(fact.paraphrases)]
         roles += ["locality"] * len(fact.locality)
-        for place, (role, prompt) in enumerate(zip(roles, fact.prompts, strict=True)):
+        for prompt_index, (role, prompt) in enumerate(zip(roles, fact.prompts, strict=True)):
             row = {"fact": fact.request.text, "target": fact.target, "role": role, "text": prompt}
-            row["before"] = shown_text(lm, unedited, place)
-            row["after"] = shown_text(lm, edited, place)
+            row["before"] = shown_text(lm, answers_before, prompt_index)
+            row["after"] = shown_text(lm, answers_after, prompt_index)
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -164,30 +166,30 @@ def outcome(diagnostics: Mapping[str, Any], *, known_before: bool, given_after: 
     return "written" if given_after else "not written"
 
 
-def shown_text(lm: LanguageModel, answers: Answers, place: int = 0) -> str:
+def shown_text(lm: LanguageModel, answers: Answers, prompt_index: int = 0) -> str:
     """The beginning of the continuation of one of the fact's prompts, up to the line's end."""
-    return response_text(lm, answers.tokens[place][: GREEDY.max_new_tokens], GREEDY)
+    return response_text(lm, answers.tokens[prompt_index][: GREEDY.max_new_tokens], GREEDY)
 
 
 def shared_beginning(before: Ids, after: Ids) -> float:
     """Share of the first continuation that the second repeats before it departs; an end is a token."""
-    first = (*before, END)[: GREEDY.max_new_tokens]
-    second = (*after, END)[: GREEDY.max_new_tokens]
-    same = 0
-    for token_before, token_after in zip(first, second, strict=False):
+    tokens_before = (*before, END)[: GREEDY.max_new_tokens]
+    tokens_after = (*after, END)[: GREEDY.max_new_tokens]
+    shared_count = 0
+    for token_before, token_after in zip(tokens_before, tokens_after, strict=False):
         if token_before != token_after:
             break
-        same += 1
-    return same / len(first)
+        shared_count += 1
+    return shared_count / len(tokens_before)
 
 
 def damage(fact: Fact, before: Answers, after: Answers) -> dict[str, float]:
     """CPC, AFF and ANF at the edit prompt, over the answers that the unedited model ranks as it should."""
     correct_before, false_before = answer_lists(fact, before)
     correct_after, false_after = answer_lists(fact, after)
-    counted = keep_answers(correct_before, false_before, false_before)
-    correct = np.array([correct_before, correct_after])[:, counted.correct]
-    false = np.array([false_before, false_after])[:, counted.hard]
+    counted_answers = keep_answers(correct_before, false_before, false_before)
+    correct = np.array([correct_before, correct_after])[:, counted_answers.correct]
+    false = np.array([false_before, false_after])[:, counted_answers.hard]
     measures = additivity(correct, false)
     return {name: measures[name] for name in _DAMAGE}
 
@@ -198,9 +200,9 @@ def answer_lists(fact: Fact, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
     return correct, false
 
 
-def noted(edit: Edit) -> dict[str, Any]:
+def diagnostics_for_row(edit: Edit) -> dict[str, Any]:
     """What an edit's row depends on of its diagnostics."""
-    return {name: value for name, value in edit.diagnostics.items() if name in _NOTED}
+    return {name: value for name, value in edit.diagnostics.items() if name in _ROW_DIAGNOSTICS}
 
 
 def edit_warnings(

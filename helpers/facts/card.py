@@ -32,18 +32,21 @@ def model_card(
     are written together can disturb each other.
     """
     hub_names = {name: hub_name for hub_name, name in EMBEDDED_NAMES.items()}
-    base = hub_names.get(lm.name, lm.name)
-    packaged = PACKAGED_WEIGHTS.get(lm.name)
-    licence = packaged.licence if packaged else "that of the base model"
+    base_name = hub_names.get(lm.name, lm.name)
+    packaged_weights = PACKAGED_WEIGHTS.get(lm.name)
+    licence = packaged_weights.licence if packaged_weights else "that of the base model"
     licence_line = "license: apache-2.0\n" if licence == "Apache-2.0" else "license: other\n"
-    made = "one edit" if is_one else f"{len(table)} edits, each made and measured alone, then added"
+    fingerprint = settings.get("fingerprint", lm.fingerprint)
+    edits_text = (
+        "one edit" if is_one else f"{len(table)} edits, each made and measured alone, then added"
+    )
     hyperparameters = json.dumps(settings.get("hyperparameters", {}), indent=1)
     return (
-        f"---\n{licence_line}base_model: {base}\ntags: [knowledge-editing]\n---\n\n"
-        f"# {base}, edited\n\n"
+        f"---\n{licence_line}base_model: {base_name}\ntags: [knowledge-editing]\n---\n\n"
+        f"# {base_name}, edited\n\n"
         f"Facts of this model were changed on purpose. It states what its edits say, true or not.\n\n"
-        f"- Base model: {base} ({lm.dtype_name}, fingerprint {settings.get('fingerprint', lm.fingerprint)})\n"
-        f"- Editor: {method}, {made}\n- Licence: {licence}\n- Made with helpers {__version__}\n\n"
+        f"- Base model: {base_name} ({lm.dtype_name}, fingerprint {fingerprint})\n"
+        f"- Editor: {method}, {edits_text}\n- Licence: {licence}\n- Made with helpers {__version__}\n\n"
         f"## Edits\n\n{table_text(table[_FACT_COLUMNS])}\n"
         f"## Measured\n\n{table_text(summary)}\n"
         "Efficacy and generality: the new answer is given after the prompt, and after its paraphrases."

@@ -23,36 +23,46 @@ def compare_edits(first: Path | str, second: Path | str) -> ShownTable:
 
     A method that both have is compared with itself; of folders with one method each, these are compared.
     """
-    one, two = read_index(Path(first)), read_index(Path(second))
-    methods = list(one["files"]), list(two["files"])
-    pairs = [(method, method) for method in methods[0] if method in methods[1]]
-    if not pairs and len(methods[0]) == len(methods[1]) == 1:
-        pairs = [(methods[0][0], methods[1][0])]
-    if not pairs:
+    first_index, second_index = read_index(Path(first)), read_index(Path(second))
+    methods = list(first_index["files"]), list(second_index["files"])
+    method_pairs = [(method, method) for method in methods[0] if method in methods[1]]
+    if not method_pairs and len(methods[0]) == len(methods[1]) == 1:
+        method_pairs = [(methods[0][0], methods[1][0])]
+    if not method_pairs:
         raise UserError(
             f"{first} has edits by {', '.join(methods[0])}, {second} by {', '.join(methods[1])}: give"
             " folders with the same editor, or with one editor each"
         )
     rows = []
-    for method, other_method in pairs:
-        left, right = _by_fact(one, method), _by_fact(two, other_method)
-        shared = left.index.intersection(right.index)
-        if shared.empty:
+    for method, other_method in method_pairs:
+        first_table, second_table = (
+            _by_fact(first_index, method),
+            _by_fact(second_index, other_method),
+        )
+        shared_facts = first_table.index.intersection(second_table.index)
+        if shared_facts.empty:
             raise UserError(f"{first} and {second} have no fact in common: edit the same facts")
         name = method if method == other_method else f"{method}, {other_method}"
-        rows += _compared(name, left.loc[shared], right.loc[shared])
-    made_for = dict.fromkeys(f"{i['model']['model']} ({i['model']['dtype']})" for i in (one, two))
-    note = f"first: {first}; second: {second}; of {', '.join(made_for)}"
+        rows += _compared(name, first_table.loc[shared_facts], second_table.loc[shared_facts])
+    model_texts = dict.fromkeys(
+        f"{index['model']['model']} ({index['model']['dtype']})"
+        for index in (first_index, second_index)
+    )
+    note = f"first: {first}; second: {second}; of {', '.join(model_texts)}"
     return with_note(pd.DataFrame(rows), f"{note}; means in percent, difference: second - first")
 
 
-def _compared(name: str, left: pd.DataFrame, right: pd.DataFrame) -> list[dict[str, Any]]:
+def _compared(
+    name: str, first_table: pd.DataFrame, second_table: pd.DataFrame
+) -> list[dict[str, Any]]:
     """A row for each measure that both tables have of some fact."""
     rows = []
     for measure, kind in FACT_MEASURES.items():
-        if measure not in left or measure not in right:
+        if measure not in first_table or measure not in second_table:
             continue
-        values = pd.DataFrame({"first": left[measure], "second": right[measure]}).dropna()
+        values = pd.DataFrame(
+            {"first": first_table[measure], "second": second_table[measure]}
+        ).dropna()
         if len(values):
             difference = paired(values["first"], values["second"], kind).difference
             row: dict[str, Any] = {EDITOR: name, "measure": measure}

@@ -77,10 +77,10 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     if placebo and together:
         raise RequestError("a placebo is another fact's edit: omit together, or the placebo")
     store = ResultsStore(Path(results)) if results else None
-    unedited = FactRun(lm, facts, None, store)
+    unedited_run = FactRun(lm, facts, None, store)
     # Before an edit is made: it refuses whatever cannot be scored.
-    before = [answered.answers for answered in unedited.answers(unedited.own_edits)]
-    foreign = _foreign_facts(facts, seed, tell) if placebo else None
+    before = [answered.answers for answered in unedited_run.answers(unedited_run.own_edits)]
+    foreign_indices = _foreign_facts(facts, seed, tell) if placebo else None
     memo: Memo = {}
     tables: dict[str, list[pd.DataFrame]] = {"own": [], "placebo": [], "texts": []}
     runs: dict[str, FactRun] = {}
@@ -98,20 +98,22 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
         )
         run = FactRun(lm, facts, built_editor, store, together=together)
         runs[method] = run
-        missing = run.missing(run.own_edits)
-        tell(f"{method} ({number} of {len(methods)}): {missing} of {len(facts)} facts to be edited")
-        named = {EDITOR: method} if editors else {}
+        missing_count = run.missing(run.own_edits)
+        tell(
+            f"{method} ({number} of {len(methods)}): {missing_count} of {len(facts)} facts to be edited"
+        )
+        editor_column = {EDITOR: method} if editors else {}
         edits_subject = _edits_subject(lm, method, preset_of_method)
         own_answers = run.answers(run.own_edits)
         table = _fact_rows(run, before, own_answers, edits_subject_token=edits_subject)
-        tables["own"].append(table.assign(**named))
-        texts = text_rows(lm, facts, before, [answered.answers for answered in own_answers])
-        tables["texts"].append(texts.assign(**named))
-        if foreign:
-            under_others = run.answers(foreign)
-            table = _fact_rows(run, before, under_others, edits_subject_token=edits_subject)
-            tables["placebo"].append(table.assign(**named))
-    joined_tables = {name: _joined(parts) for name, parts in tables.items()}
+        tables["own"].append(table.assign(**editor_column))
+        text_table = text_rows(lm, facts, before, [answered.answers for answered in own_answers])
+        tables["texts"].append(text_table.assign(**editor_column))
+        if foreign_indices:
+            answers_under_others = run.answers(foreign_indices)
+            table = _fact_rows(run, before, answers_under_others, edits_subject_token=edits_subject)
+            tables["placebo"].append(table.assign(**editor_column))
+    joined_tables = {name: _below_each_other(parts) for name, parts in tables.items()}
     return EditedFacts(
         lm,
         facts,
@@ -123,14 +125,14 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     )
 
 
-def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _below_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The tables below each other; the editor, where it is named, is the first column."""
     if not tables:
         return pd.DataFrame()
     table = pd.concat(tables, ignore_index=True)
     if EDITOR in table:
-        others = [name for name in table if name not in (EDITOR, "warning")]
-        table = table[[EDITOR, *others, *(["warning"] if "warning" in table else [])]]
+        other_columns = [name for name in table if name not in (EDITOR, "warning")]
+        table = table[[EDITOR, *other_columns, *(["warning"] if "warning" in table else [])]]
     return table
 
 
@@ -139,11 +141,13 @@ def _fact_rows(
 ) -> pd.DataFrame:
     """The rows of one editor's edits in the table."""
     rows = []
-    for fact, unedited, edited in zip(run.facts, before, after, strict=True):
-        row = fact_row(run.lm, fact, unedited, edited.answers, edited.noted)
+    for fact, answers_before, answered_after in zip(run.facts, before, after, strict=True):
+        row = fact_row(
+            run.lm, fact, answers_before, answered_after.answers, answered_after.diagnostics
+        )
         warnings = fact_warnings(fact, run.facts, together=run.together)
         warnings += edit_warnings(
-            run.lm, fact, edited.noted, edits_subject_token=edits_subject_token
+            run.lm, fact, answered_after.diagnostics, edits_subject_token=edits_subject_token
         )
         if warnings:
             row["warning"] = "; ".join(warnings)
@@ -179,19 +183,21 @@ def _edits_subject(lm: LanguageModel, method: str, preset: presets.Preset) -> bo
 
 
 def _announce_moments(
-    lm: LanguageModel, method: str, preset: presets.Preset, corpus: str, seed: int, tell: Tell
+    lm: LanguageModel, method: str, preset: presets.Preset, corpus_name: str, seed: int, tell: Tell
 ) -> None:
     """Tell of second moments that neither the package nor the cache has, and how long they will take."""
-    size = lm.layout.blocks, lm.layout.hidden_size
-    layers = presets.base_hyperparameters(method, lm.name, preset, model_size=size).moment_layers
-    text = corpus_named(corpus, seed=seed)
-    missing = unmade_layers(lm, layers, text)
+    model_size = lm.layout.blocks, lm.layout.hidden_size
+    layers = presets.base_hyperparameters(
+        method, lm.name, preset, model_size=model_size
+    ).moment_layers
+    corpus = corpus_named(corpus_name, seed=seed)
+    missing = unmade_layers(lm, layers, corpus)
     if missing:
-        seconds = usual_seconds(lm, text)
-        time = f"about {span_in_words(seconds)}" if seconds else "minutes to hours"
+        seconds = usual_seconds(lm, corpus)
+        duration = f"about {span_in_words(seconds)}" if seconds else "minutes to hours"
         tell(
-            f"{method}: second moments of layers {missing} over {text.name} are made first, once for"
-            f" {lm.name}: {time}"
+            f"{method}: second moments of layers {missing} over {corpus.name} are made first, once for"
+            f" {lm.name}: {duration}"
         )
 
 

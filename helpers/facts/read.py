@@ -55,25 +55,25 @@ def load_facts(path: str | Path) -> list[Fact]:
     file = Path(path).expanduser()
     if not file.is_file():
         raise UserError(f"no file {file} with facts: give a .csv, .tsv, .json or .jsonl file")
-    rows = list(_rows_of(file))
+    rows = list(_file_rows(file))
     if not rows:
         raise UserError(f"{file} holds no facts: give a row or object for each")
     _check_columns(file, rows)
     return read_all(rows, fact_of_row, shown=_SHOWN_FAULTS)
 
 
-def _rows_of(file: Path) -> Iterator[tuple[str, Any]]:
+def _file_rows(file: Path) -> Iterator[tuple[str, Any]]:
     """Where each row of a file is, and the row: its cells by column."""
     text = read_text(file)
-    kind = file.suffix.lower()
-    if kind in (".csv", ".tsv"):
+    ending = file.suffix.lower()
+    if ending in (".csv", ".tsv"):
         yield from _table_rows(file, text)
-    elif kind in (".jsonl", ".ndjson"):
+    elif ending in (".jsonl", ".ndjson"):
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
-                place = f"{file}, line {number}"
-                yield place, read_json(line, place)
-    elif kind == ".json":
+                row_place = f"{file}, line {number}"
+                yield row_place, read_json(line, row_place)
+    elif ending == ".json":
         items = read_json(text, str(file))
         if not isinstance(items, list):
             raise UserError(f"{file}: expected a JSON list with an object for each fact")
@@ -89,17 +89,21 @@ def _table_rows(file: Path, text: str) -> Iterator[tuple[str, dict[str, str]]]:
     separator = max(",;\t", key=first_line.count)
     reader = csv.reader(StringIO(text, newline=""), delimiter=separator, strict=True)
     columns: list[str] = []
-    line = 1
+    next_line = 1
     try:
         for cells in reader:
-            place = f"{file}, line {line}"
-            line = reader.line_num + 1
+            row_place = f"{file}, line {next_line}"
+            next_line = reader.line_num + 1
             if not columns:
                 columns = [cell.strip() for cell in cells]
-                if twice := [name for name in dict.fromkeys(columns) if columns.count(name) > 1]:
-                    raise UserError(f"{place}: column {twice[0]!r} is there twice; rename one")
+                if repeated_columns := [
+                    name for name in dict.fromkeys(columns) if columns.count(name) > 1
+                ]:
+                    raise UserError(
+                        f"{row_place}: column {repeated_columns[0]!r} is there twice; rename one"
+                    )
             elif any(cell.strip() for cell in cells):
-                yield place, _cells_by_column(place, columns, cells)
+                yield row_place, _cells_by_column(row_place, columns, cells)
     except csv.Error as error:
         raise UserError(
             f"{file}, line {reader.line_num}: not CSV ({error}); correct the quotes"
@@ -120,7 +124,7 @@ def _check_columns(file: Path, rows: Iterable[tuple[str, Any]]) -> None:
     columns: dict[str, None] = {}
     for _, row in rows:
         if isinstance(row, Mapping):
-            columns |= dict.fromkeys(_flat(row))
+            columns |= dict.fromkeys(_without_rewrite_level(row))
     unknown = [str(column) for column in columns if column not in (*_KNOWN, *_UNUSED)]
     misspelt = [f"{name!r}{hint}" for name in unknown if (hint := did_you_mean(name, _OWN))]
     if misspelt:
@@ -134,7 +138,7 @@ def _check_columns(file: Path, rows: Iterable[tuple[str, Any]]) -> None:
         warnings.warn(f"{file}: not used: {', '.join(unknown)}", stacklevel=3)
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_rewrite_level(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row without the level that PEAK and CounterFact put around a request."""
     rewrite = row.get("requested_rewrite")
     if not isinstance(rewrite, Mapping):
@@ -149,7 +153,7 @@ def fact_of_row(row: Any) -> Fact:
         raise RequestError(
             f"a {type(row).__name__} is no fact; give an object with subject, prompt, target"
         )
-    flat_row = _flat(row)
+    flat_row = _without_rewrite_level(row)
     values: dict[str, Any] = {}
     faults = []
     for field in _OWN:

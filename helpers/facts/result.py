@@ -108,12 +108,12 @@ class EditedFacts:
     def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
         """Greedy continuations under one fact's edit; once written, under all."""
         if self.written:
-            owner = -1
+            edit_index = -1
         elif len(self.edits) == 1:
-            owner = 0
+            edit_index = 0
         else:
-            owner = fact
-        owners = [owner] * len(prompts)
+            edit_index = fact
+        owners = [edit_index] * len(prompts)
         texts = sample_responses(self.lm, prompts, self.edits, owners, n=1, sampling=GREEDY)
         return [text for (text,) in texts]
 
@@ -129,13 +129,15 @@ class EditedFacts:
     def write(self) -> LanguageModel:
         """Add all edits to the weights, once; ``undo`` takes them back while this object lives."""
         if not self.written:
-            changed = {name for edit in self.edits for name in only_weights(edit, "writing")}
-            parameters = [p for name in sorted(changed) for p in self.lm.module(name).parameters()]
-            saved: list[tuple[Tensor, Tensor]] = [
-                (each, each.detach().cpu().clone()) for each in parameters
+            module_names = {name for edit in self.edits for name in only_weights(edit, "writing")}
+            parameters = [
+                p for name in sorted(module_names) for p in self.lm.module(name).parameters()
+            ]
+            weights_before: list[tuple[Tensor, Tensor]] = [
+                (parameter, parameter.detach().cpu().clone()) for parameter in parameters
             ]
             write(self.lm, self.composed())
-            self._weights_before = saved
+            self._weights_before = weights_before
         return self.lm
 
     def undo(self) -> LanguageModel:
@@ -167,7 +169,7 @@ class EditedFacts:
             "facts": [asdict(fact) for fact in self.facts],
             "settings": self.settings,
             "files": files,
-            **{name: _rows_of(getattr(self, name)) for name in _TABLES},
+            **{name: _table_records(getattr(self, name)) for name in _TABLES},
         }
         write_whole(target / INDEX, json.dumps(index, ensure_ascii=False, indent=1) + "\n")
         return target
@@ -208,18 +210,18 @@ def report_paths(path: Path) -> list[Path]:
 
 def load_edits(folder: Path | str, lm: LanguageModel) -> EditedFacts:
     """What ``save`` wrote into a folder, for the model it was made for; another one is an ``EditError``."""
-    source = Path(folder)
-    index = read_index(source)
+    source_folder = Path(folder)
+    index = read_index(source_folder)
     made_for = index["model"]
     if made_for["fingerprint"] != lm.fingerprint:
         raise EditError(
-            f"{source} holds edits of {made_for['model']} in {made_for['dtype']}"
+            f"{source_folder} holds edits of {made_for['model']} in {made_for['dtype']}"
             f" ({made_for['fingerprint']}), not of {lm.name} in {lm.dtype_name} ({lm.fingerprint}): load"
             " that model, unedited"
         )
 
     def edits_of(names: Sequence[str]) -> tuple[Edit, ...]:
-        return tuple(Edit.load(source / name).to(lm.device) for name in names)
+        return tuple(Edit.load(source_folder / name).to(lm.device) for name in names)
 
     loaders: dict[str, Callable[[], tuple[Edit, ...]]] = {}
     for method, names in index["files"].items():
@@ -241,6 +243,6 @@ def read_index(folder: Path) -> dict[str, Any]:
     return index
 
 
-def _rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _table_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
     return rows

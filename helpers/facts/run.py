@@ -12,7 +12,7 @@ import pandas as pd
 
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
-from helpers.facts.answers import Answers, answers_to, noted
+from helpers.facts.answers import Answers, answers_to, diagnostics_for_row
 from helpers.facts.fact import Fact
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
@@ -30,10 +30,10 @@ def content_number(content: object) -> int:
 
 @dataclass(frozen=True)
 class Answered:
-    """A model's answers for a fact, and what is noted of the edit they were given under."""
+    """A model's answers for a fact, and the diagnostics of their edit that their row depends on."""
 
     answers: Answers
-    noted: Mapping[str, Any]
+    diagnostics: Mapping[str, Any]
 
 
 @dataclass
@@ -56,11 +56,11 @@ class FactRun:
             "scores": Question.version,
             "texts": Sampling.version,
         }
-        shared = {"facts": versions, **self.lm.identity}
+        common_settings = {"facts": versions, **self.lm.identity}
         if not self.editor:
-            return {**shared, "editor": "none"}
+            return {**common_settings, "editor": "none"}
         mode = "together" if self.together else "independent"
-        return {**shared, "mode": mode, **self.editor.settings()}
+        return {**common_settings, "mode": mode, **self.editor.settings()}
 
     @property
     def own_edits(self) -> range:
@@ -96,20 +96,20 @@ class FactRun:
 
     def answers(self, edited: Sequence[int]) -> list[Answered]:
         """The answers for all facts, each under the edit of the fact that ``edited`` names for it."""
-        key = tuple(edited)
-        if key not in self._answers:
+        edited_indices = tuple(edited)
+        if edited_indices not in self._answers:
             cases = self._cases(edited)
-            make = partial(self._rows, edited)
+            answer_missing = partial(self._rows, edited)
             if self.store:
-                table = cases.completed(self.store.open(self.settings), make)
+                table = cases.completed(self.store.open(self.settings), answer_missing)
             else:
-                table = make(list(cases.by_id.values()))["scores"]
+                table = answer_missing(list(cases.by_id.values()))["scores"]
             rows = {row["case_id"]: row for row in table.to_dict("records")}
             rows_of_facts = [rows[number] for number in self._numbers(edited)]
-            self._answers[key] = [
+            self._answers[edited_indices] = [
                 Answered(Answers.from_row(row), json.loads(row["noted"])) for row in rows_of_facts
             ]
-        return self._answers[key]
+        return self._answers[edited_indices]
 
     def _numbers(self, edited: Sequence[int]) -> list[int]:
         """What each fact's answers are stored under: its content, and that of the facts that are edited."""
@@ -136,7 +136,9 @@ class FactRun:
         owners = list(range(len(edits))) if edits else [-1] * len(indices)
         answers = answers_to(self.lm, [self.facts[index] for index in indices], edits, owners)
         rows = []
-        for place, (index, of_fact) in enumerate(zip(indices, answers, strict=True)):
-            words = json.dumps(noted(edits[place]) if edits else {})
-            rows.append({"case_id": numbers[index], **of_fact.to_row(), "noted": words})
+        for row_index, (index, fact_answers) in enumerate(zip(indices, answers, strict=True)):
+            diagnostics_text = json.dumps(diagnostics_for_row(edits[row_index]) if edits else {})
+            rows.append(
+                {"case_id": numbers[index], **fact_answers.to_row(), "noted": diagnostics_text}
+            )
         return {"scores": pd.DataFrame(rows)}

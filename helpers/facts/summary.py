@@ -37,5 +37,5 @@ def summary_table(prompts: Sequence[str], tables: Mapping[str, pd.DataFrame]) ->
                 row[measure] = f"{in_points(estimate)} (n={estimate.n})"
                 samples.append(values)
         rows[name] = row
-    shown = pd.DataFrame.from_dict(rows, orient="index").rename_axis("editor").astype(object)
-    return with_note(with_relations(shown.where(shown.notna(), "–"), samples), _NOTE)
+    summary = pd.DataFrame.from_dict(rows, orient="index").rename_axis("editor").astype(object)
+    return with_note(with_relations(summary.where(summary.notna(), "–"), samples), _NOTE)

@@ -38,18 +38,20 @@ class _RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        wide = states.float()
-        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        added = length.new_full((), epsilon)
-        scale = torch.addcmul(added, length, length, value=1 / states.shape[-1]).rsqrt_()
-        unit = (wide * scale).to(states.dtype)
+        wide_states = states.float()
+        length = torch.linalg.vector_norm(wide_states, dim=-1, keepdim=True)
+        epsilon_tensor = length.new_full((), epsilon)
+        scale = torch.addcmul(epsilon_tensor, length, length, value=1 / states.shape[-1]).rsqrt_()
+        unit = (wide_states * scale).to(states.dtype)
         ctx.save_for_backward(unit, scale, weight)
         return weight * unit
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         unit, scale, weight = ctx.saved_tensors
-        of_unit = (gradients[0] * weight).float()
-        along_unit = (of_unit * unit).sum(-1, keepdim=True)
-        of_states = torch.addcmul(of_unit, unit, along_unit, value=-1 / unit.shape[-1])
-        return of_states.mul_(scale).to(unit.dtype), None, None
+        unit_gradient = (gradients[0] * weight).float()
+        gradient_along_unit = (unit_gradient * unit).sum(-1, keepdim=True)
+        state_gradient = torch.addcmul(
+            unit_gradient, unit, gradient_along_unit, value=-1 / unit.shape[-1]
+        )
+        return state_gradient.mul_(scale).to(unit.dtype), None, None

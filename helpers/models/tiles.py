@@ -34,12 +34,12 @@ class Tiles:
     @classmethod
     def of(cls, visible: Tensor) -> Tiles | None:
         """Tiles of a boolean [rows, queries, keys]; None where the dense mask is as good."""
-        most = WORTHWHILE * visible.numel()
+        most_work = WORTHWHILE * visible.numel()
         # No tiling does less than the visible pairs: most rows need not be tried.
-        if visible.shape[1] == 1 or int(visible.sum()) >= most:
+        if visible.shape[1] == 1 or int(visible.sum()) >= most_work:
             return None
         tiles = min((cls._cut(visible, width) for width in WIDTHS), key=cls._work)
-        return tiles if tiles._work() < most else None
+        return tiles if tiles._work() < most_work else None
 
     @classmethod
     def _cut(cls, visible: Tensor, width: int) -> Tiles:
@@ -169,21 +169,25 @@ class _TiledAttention(torch.autograd.Function):
         lines = ctx.lines
         size = queries.shape[-1]
         # Queries that only fill a tile up are nobody's: their gradient stays zero.
-        of_mixed = gradients[0].new_zeros(lines.queries.shape[0], size)
-        of_mixed = of_mixed.index_copy_(0, lines.places, gradients[0]).view_as(queries)
-        of_weights = torch.bmm(of_mixed, values.mT)
-        of_scores = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-        of_scores.mul_(ctx.scaling)
-        of_queries = torch.bmm(of_scores, keys).view(-1, size).index_select(0, lines.places)
+        mixed_gradient = gradients[0].new_zeros(lines.queries.shape[0], size)
+        mixed_gradient = mixed_gradient.index_copy_(0, lines.places, gradients[0]).view_as(queries)
+        weight_gradient = torch.bmm(mixed_gradient, values.mT)
+        score_gradient = torch.ops.aten._softmax_backward_data(
+            weight_gradient, weights, -1, weights.dtype
+        )
+        score_gradient.mul_(ctx.scaling)
+        query_gradient = (
+            torch.bmm(score_gradient, keys).view(-1, size).index_select(0, lines.places)
+        )
 
-        def summed(of_lines: Tensor) -> Tensor:
-            sums = of_lines.new_zeros(ctx.key_count, size)
+        def summed(gradient_of_lines: Tensor) -> Tensor:
+            sums = gradient_of_lines.new_zeros(ctx.key_count, size)
             index = lines.keys[:, None].expand(-1, size)
-            return sums.scatter_add_(0, index, of_lines.view(-1, size))
+            return sums.scatter_add_(0, index, gradient_of_lines.view(-1, size))
 
-        of_keys = summed(torch.bmm(of_scores.mT, queries))
-        of_values = summed(torch.bmm(weights.mT, of_mixed))
-        return of_queries, of_keys, of_values, None, None, None
+        key_gradient = summed(torch.bmm(score_gradient.mT, queries))
+        value_gradient = summed(torch.bmm(weights.mT, mixed_gradient))
+        return query_gradient, key_gradient, value_gradient, None, None, None
 
 
 AttentionInterface.register(TILED, attention)

@@ -30,13 +30,15 @@ def format_of(path: Path) -> str:
 
 def write_table(table: AnyTable, path: Path) -> None:
     """Write a table to a file, in the format of its ending."""
-    name = format_of(path)
+    format_name = format_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if name == "xlsx":
+    if format_name == "xlsx":
         with written_whole(path) as scratch:
-            _flat(as_shown(table).table).to_excel(scratch, index=False, engine="openpyxl")
+            _with_flat_titles(as_shown(table).table).to_excel(
+                scratch, index=False, engine="openpyxl"
+            )
     else:
-        write_whole(path, table_text(table, name))
+        write_whole(path, table_text(table, format_name))
 
 
 def table_text(table: AnyTable, format_name: str = "md", *, title: str = "") -> str:
@@ -45,38 +47,38 @@ def table_text(table: AnyTable, format_name: str = "md", *, title: str = "") -> 
         hint = did_you_mean(format_name, _TEXT_FORMATS)
         raise UserError(f"no format {format_name!r}{hint}: use {', '.join(_TEXT_FORMATS)}")
     shown = as_shown(table)
-    flat = _flat(shown.table)
+    flat_table = _with_flat_titles(shown.table)
     if format_name == "csv":
-        return flat.to_csv(index=False, float_format="%.6g")
-    texts = flat.astype(object).map(_cell_text)
+        return flat_table.to_csv(index=False, float_format="%.6g")
+    cell_texts = flat_table.astype(object).map(_cell_text)
     if format_name == "latex":
         notes = [f"% {line}" for text in (title, shown.note) for line in text.splitlines()]
-        return "\n".join([*notes, _latex(texts)])
+        return "\n".join([*notes, _latex(cell_texts)])
     if format_name == "html":
-        body = texts.to_html(index=False, border=0)
-        around = [
+        table_html = cell_texts.to_html(index=False, border=0)
+        text_parts = [
             f"<p>{title}</p>" if title else "",
-            body,
+            table_html,
             f"<p>{shown.note}</p>" if shown.note else "",
         ]
     else:
-        around = [
+        text_parts = [
             f"{title}\n" if title else "",
-            _markdown(texts),
+            _markdown(cell_texts),
             f"\n{shown.note}" if shown.note else "",
         ]
-    return "\n".join(filter(None, around)) + "\n"
+    return "\n".join(filter(None, text_parts)) + "\n"
 
 
-def _flat(table: pd.DataFrame) -> pd.DataFrame:
+def _with_flat_titles(table: pd.DataFrame) -> pd.DataFrame:
     """A table with its row titles, unless they only number the rows, as columns; one line of titles."""
     is_numbered = isinstance(table.index, pd.RangeIndex) and not table.index.name
-    flat = table.copy() if is_numbered else table.reset_index()
-    titles = [name if isinstance(name, tuple) else (name,) for name in flat.columns]
-    flat.columns = pd.Index(
-        [" ".join(str(part) for part in title if part != "") for title in titles]
+    flat_table = table.copy() if is_numbered else table.reset_index()
+    title_levels = [name if isinstance(name, tuple) else (name,) for name in flat_table.columns]
+    flat_table.columns = pd.Index(
+        [" ".join(str(part) for part in title if part != "") for title in title_levels]
     )
-    return flat
+    return flat_table
 
 
 def _cell_text(value: object) -> str:
@@ -105,7 +107,7 @@ def _latex(texts: pd.DataFrame) -> str:
         escaped = ("".join(_LATEX_SIGNS.get(sign, sign) for sign in cell) for cell in cells)
         return f"{' & '.join(escaped)} \\\\"
 
-    body = [row(cells) for cells in texts.to_numpy().tolist()]
+    row_lines = [row(cells) for cells in texts.to_numpy().tolist()]
     columns = "l" * texts.shape[1]
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", row(list(texts.columns)), r"\midrule"]
-    return "\n".join([*lines, *body, r"\bottomrule", r"\end{tabular}", ""])
+    return "\n".join([*lines, *row_lines, r"\bottomrule", r"\end{tabular}", ""])

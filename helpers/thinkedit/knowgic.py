@@ -88,7 +88,7 @@ class EditedGraph:
         return next((chain.facts[0] for chain in self.chains if len(chain) == 1), None)
 
 
-def load_edits(layout: str = "2025-06") -> tuple[EditedGraph, ...]:
+def load_edited_graphs(layout: str = "2025-06") -> tuple[EditedGraph, ...]:
     """Edits of "2025-06" (the paper's scope), "latest", one of ``OWN``, or a JSON file of ``write_edits``."""
     if layout in OWN:
         return read_edits(PACKAGED / "thinkedit" / f"{layout}.json")

@@ -12,7 +12,7 @@ from helpers.params import check_one_of, check_range
 from helpers.paths import in_repository
 from helpers.records import by_case_id
 from helpers.results.archive import Archive
-from helpers.thinkedit.knowgic import EditedGraph, load_edits
+from helpers.thinkedit.knowgic import EditedGraph, load_edited_graphs
 from helpers.thinkedit.modes import MODES
 from helpers.thinkedit.scores import ESTIMATORS
 from helpers.values import NotebookParams, ValueChecks, at_least
@@ -59,7 +59,7 @@ class ThinkEditParams(NotebookParams):
 def local_edits(layout: str) -> tuple[EditedGraph, ...]:
     """The edits of a layout, or a ``NotHereError`` where its files would have to be downloaded."""
     require_local(layout)
-    return load_edits(layout)
+    return load_edited_graphs(layout)
 
 
 def check_edit(layout: str, case_id: int) -> None:

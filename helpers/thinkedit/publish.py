@@ -19,7 +19,7 @@ from helpers.paths import RUNS, file_name, run_name
 from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.knowgic import EditedGraph, load_aliases, load_edits
+from helpers.thinkedit.knowgic import EditedGraph, load_aliases, load_edited_graphs
 from helpers.thinkedit.metrics import chain_index
 from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENCES
 from helpers.thinkedit.run import ThinkEditRun
@@ -29,7 +29,7 @@ from helpers.thinkedit.scores import ANSWER_SAMPLING, SCORING_VERSION, TEXT_SAMP
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
     lm = load(params["model"], dtype=params["dtype"], device=params["device"])
-    edits = load_edits(params["benchmark"])
+    edits = load_edited_graphs(params["benchmark"])
     preset = params["preset"]
     corpus = params["corpus"]
     memo: Memo = {}  # what several methods need, found once

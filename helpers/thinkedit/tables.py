@@ -36,7 +36,7 @@ from helpers.results.text import (
     with_interval,
 )
 from helpers.thinkedit import metrics
-from helpers.thinkedit.knowgic import LAYOUTS, load_edits
+from helpers.thinkedit.knowgic import LAYOUTS, load_edited_graphs
 from helpers.thinkedit.metrics import (
     DEEP,
     DEFAULT,
@@ -541,7 +541,7 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
     rows_of_methods = []
     for run in runs:
         wording_of_edit = {
-            edit.case_id: edit.prompt for edit in load_edits(run.about.source["layout"])
+            edit.case_id: edit.prompt for edit in load_edited_graphs(run.about.source["layout"])
         }
         terms_of_run = terms_of_runs((run,), rule=rule)
         for (model, method), terms_of_method in by_method(terms_of_run, "independent").items():

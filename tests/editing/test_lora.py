@@ -44,7 +44,7 @@ def test_the_first_step_is_that_of_the_equation(tiny, make_editor, requests, mon
     def plain_step(self, parameter, gradient, rate):
         parameter.sub_(gradient, alpha=rate)
 
-    monkeypatch.setattr("helpers.editing.lora._Adam.step", plain_step)
+    monkeypatch.setattr("helpers.editing.lora.RowAdam.step", plain_step)
     editor = make_editor("lora", lm, matrices=("q", "down"), layers=(1, 2), num_steps=1, **SGD)
     edits = editor.edit(requests)
     for request, edit in zip(requests, edits, strict=True):

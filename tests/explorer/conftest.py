@@ -11,7 +11,7 @@ from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.explorer.one_edit import LISTING, ChainExplorer, Explorer
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore
-from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.knowgic import load_edited_graphs
 
 
 class QuickExplorer(Explorer):
@@ -65,4 +65,4 @@ def records():
 
 @pytest.fixture
 def chains(tiny, tmp_path):
-    return ChainExplorer(tiny("llama"), load_edits("mini")[1:], ResultsStore(tmp_path))
+    return ChainExplorer(tiny("llama"), load_edited_graphs("mini")[1:], ResultsStore(tmp_path))

@@ -29,12 +29,12 @@ EditPanel(explorer, short_records())
 CHAIN_PANEL = """
 from pathlib import Path
 
-from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.knowgic import load_edited_graphs
 from helpers.explorer.one_edit import ChainExplorer
 from helpers.explorer.panels import ChainPanel
 from helpers.results.store import ResultsStore
 
-edits = load_edits("mini")[1:]
+edits = load_edited_graphs("mini")[1:]
 chains = ChainExplorer(explorer.lm, edits, ResultsStore(Path({store!r})))
 ChainPanel(chains, explorer)
 """

@@ -76,7 +76,7 @@ def test_an_edit_without_further_questions_stays_one_request(tiny, edits):
 
 
 def test_nearly_all_published_questions_have_the_edits_own_key(data_folder):
-    edits = knowgic.load_edits("2025-06")
+    edits = knowgic.load_edited_graphs("2025-06")
     kinds, begin = kinds_of(edits), [edit.prompt.partition("{}")[0] for edit in edits]
     asked = [[q.prompt for q in further_questions(edit, kinds)] for edit in edits]
     alike = [q.startswith(b + "{}") for own, b in zip(asked, begin, strict=True) for q in own]

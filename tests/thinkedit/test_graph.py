@@ -77,7 +77,7 @@ def test_a_grown_graph_becomes_an_edit_that_reads_back(small, tmp_path):
 
 @pytest.mark.usefixtures("data_folder")
 def test_published_chains_are_exactly_the_simple_paths_of_their_graphs():
-    for edit in knowgic.load_edits("2025-06"):
+    for edit in knowgic.load_edited_graphs("2025-06"):
         made = graph.graph_of_facts(edit.facts)
         found = graph.simple_chains(made, edit.subject, edit.original)
         paths = {(chain[0].key[0], *(t.key[2] for t in chain)) for chain in found}

@@ -7,7 +7,7 @@ import pytest
 from helpers import UserError
 from helpers.thinkedit.graph import Triplet, triplets
 from helpers.thinkedit.grow.pipeline import FOLDER, reasoned, replayed
-from helpers.thinkedit.knowgic import load_edits
+from helpers.thinkedit.knowgic import load_edited_graphs
 from tools import grow
 
 PATHS = sorted(FOLDER.glob("grown-smollm2-135m-*.jsonl"))
@@ -71,7 +71,7 @@ def test_any_fact_grows_into_an_edit_by_one_command(asked, tmp_path):
     chat = ["--chat", "--dtype", "bfloat16"]
     grow.main(["world", *ADA, *chat, "--into", str(tmp_path), "--new", "South College"])
     assert asked == {"dtype": "bfloat16", "turns": True}
-    (edit,) = load_edits(str(tmp_path / "grown-world-ada.json"))
+    (edit,) = load_edited_graphs(str(tmp_path / "grown-world-ada.json"))
     assert (edit.subject, edit.original, edit.new) == ("Ada", "North College", "South College")
     assert [len(chain) for chain in edit.chains] == [1, 2]
 

@@ -62,7 +62,7 @@ def test_written_edits_read_back(tmp_path):
     edits = read(tmp_path, flat())
     path = tmp_path / "written.json"
     knowgic.write_edits(edits, path)
-    assert knowgic.load_edits(str(path)) == edits
+    assert knowgic.load_edited_graphs(str(path)) == edits
     assert knowgic.load_aliases(str(path)) == {}
     assert chain_lengths(edits) == {1: 1, 2: 1}
 
@@ -103,14 +103,14 @@ def test_a_file_that_is_not_json_and_an_unknown_layout(tmp_path):
     with pytest.raises(UserError, match="not JSON"):
         knowgic.read_edits(path)
     with pytest.raises(UserError, match=r"choose from 2025-06, latest, mini"):
-        knowgic.load_edits("2024")
+        knowgic.load_edited_graphs("2024")
     with pytest.raises(UserError, match="or give a JSON file"):
-        knowgic.load_edits(str(tmp_path / "missing.json"))
+        knowgic.load_edited_graphs(str(tmp_path / "missing.json"))
 
 
 @pytest.mark.usefixtures("data_folder")
 def test_published_files_have_the_known_statistics():
-    june, latest = knowgic.load_edits("2025-06"), knowgic.load_edits("latest")
+    june, latest = knowgic.load_edited_graphs("2025-06"), knowgic.load_edited_graphs("latest")
     assert chain_lengths(june) == {1: 21, 2: 75, 3: 102, 4: 159, 5: 201}
     assert (len(latest), sum(chain_lengths(latest).values())) == (26, 1406)
     potter = next(edit for edit in june if edit.subject == "Harry Potter")

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.grow.wordings import Proposal, neighbours, read_wordings, store_neighbours
-from helpers.thinkedit.knowgic import load_edits, read_edits, write_edits
+from helpers.thinkedit.knowgic import load_edited_graphs, read_edits, write_edits
 from helpers.triples.graph import Edge, Entity, Graph
 from tools.recall.edits import recalled_edits
 from tools.recall.facts import COLUMNS, Validation, recalled_facts, together
@@ -128,6 +128,8 @@ def test_every_packaged_link_is_one_that_a_store_still_proposes(model, data_fold
     worded = read_wordings()
     relations = {c: r for r, wording in worded.relations.items() for c in wording.clozes}
     stores = [store_neighbours(source) for source in ("packaged", "codex-s")]
-    facts = {fact.key: fact for edit in load_edits(f"recalled-{model}") for fact in edit.facts}
+    facts = {
+        fact.key: fact for edit in load_edited_graphs(f"recalled-{model}") for fact in edit.facts
+    }
     proposed = {p.key for p in together(stores, {fact.subject for fact in facts.values()})}
     assert {(s, relations[prompt], o) for s, prompt, o in facts} <= proposed

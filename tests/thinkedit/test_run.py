@@ -311,7 +311,7 @@ def publishing(tiny, edits, tmp_path, monkeypatch):
     defaults = defaults_of(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
     into = Archive(tmp_path / "archive")
     monkeypatch.setattr(publish, "RUNS", tmp_path)
-    monkeypatch.setattr(publish, "load_edits", lambda layout: edits)
+    monkeypatch.setattr(publish, "load_edited_graphs", lambda layout: edits)
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
 
     def published(editor, *, from_store_only=False, **given):
@@ -366,7 +366,7 @@ def test_placebos_make_no_edit_again(tiny, publishing, edits, monkeypatch):
         publishing(editor, modes=["placebo"])
     kinds = ("town", "country", "street")
     asked = [asking(edit, kind) for edit, kind in zip(edits, kinds, strict=True)]
-    monkeypatch.setattr(publish, "load_edits", lambda layout: asked)
+    monkeypatch.setattr(publish, "load_edited_graphs", lambda layout: asked)
     run = publishing(editor, modes=["independent", "placebo"])
     assert editor.calls == 2  # the chunks of the edits themselves
     assert set(run.joined("exact")["mode"]) == {"before", "independent", "placebo"}

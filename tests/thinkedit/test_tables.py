@@ -17,7 +17,7 @@ from helpers.thinkedit.metrics import BY_RANK, DEFAULT, Known, chain_index
 from helpers.thinkedit.modes import SEQUENCES
 from helpers.thinkedit.tables import caption_of_runs, facts_of, terms_of_runs
 
-MINI = knowgic.load_edits("mini")
+MINI = knowgic.load_edited_graphs("mini")
 CHAINS = chain_index(MINI)
 SOURCE = {"model": "m", "layout": "mini", "preset": "tuned", "dtype": "float32", "device": "cpu"}
 KNOWGIC = ("gemma3-270m", "smollm2-135m")
@@ -129,13 +129,17 @@ def test_knowgics_tables_are_what_the_files_hold(data_folder):
     table = tables.chain_length_table()
     assert table.loc["paper"].tolist() == [21, 72, 110, 158, 205, 566]
     for layout in knowgic.LAYOUTS:
-        lengths = [len(chain) for edit in knowgic.load_edits(layout) for chain in edit.chains]
+        lengths = [
+            len(chain) for edit in knowgic.load_edited_graphs(layout) for chain in edit.chains
+        ]
         counts = [lengths.count(steps) for steps in range(1, 6)]
         assert table.loc[layout].tolist() == [*counts, len(lengths)]
     questions = pd.read_csv(PACKAGED / "thinkedit" / "base_questions.csv")
-    assert set(questions["subject"]) == {edit.subject for edit in knowgic.load_edits("2025-06")}
+    assert set(questions["subject"]) == {
+        edit.subject for edit in knowgic.load_edited_graphs("2025-06")
+    }
     for run in archive("thinkedit").runs():
-        edits = knowgic.load_edits(run.about.source["layout"])
+        edits = knowgic.load_edited_graphs(run.about.source["layout"])
         held = run.tables["chains"]
         pd.testing.assert_frame_equal(held, chain_index(edits), check_dtype=False)
 
@@ -171,7 +175,7 @@ def test_facts_are_counted_by_what_they_are_about(model):
     facts = facts_of(run, "memit", mode="independent").set_index(["case_id", "item"])
     kinds = list(tables.FACT_KINDS)
     ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for edit in knowgic.load_edits(name):
+    for edit in knowgic.load_edited_graphs(name):
         for item, fact in enumerate(edit.facts):
             if (edit.case_id, item) in facts.index:
                 one = facts.loc[(edit.case_id, item)]
