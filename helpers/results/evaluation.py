@@ -240,7 +240,7 @@ class Evaluation(Generic[Case]):
         if before.empty or after.empty:
             return pd.DataFrame()
         _, keys = self.benchmark.questions(self.benchmark.cases[0])
-        return joined(before, after, keys.columns)
+        return joined(before, after, list(keys.columns))
 
     def score(self, cases: Sequence[Case], edits: CaseEdits = None) -> Tables:
         """The benchmark's tables of these cases, each under its own of the ``edits``, or all under one.
@@ -371,7 +371,7 @@ def diagnostics_table(cases: Sequence[Numbered], edits: Sequence[Edit]) -> pd.Da
 
 
 def joined(
-    before: pd.DataFrame, after: pd.DataFrame, key_columns: Collection[Any] | None = None
+    before: pd.DataFrame, after: pd.DataFrame, key_columns: Collection[str] | None = None
 ) -> pd.DataFrame:
     """Scores of the same questions before and after an edit in one table, a row an answer.
 

@@ -495,7 +495,7 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         ids = namespace["inputs"]["input_ids"]  # type: ignore[index]
         with torch.no_grad():
             adapted = namespace["adapted"](input_ids=ids).logits  # type: ignore[operator]
-            written = namespace["edited"].network(input_ids=ids).logits  # type: ignore[attr-defined]
+            written = namespace["model"](input_ids=ids).logits  # type: ignore[operator]
             with namespace["adapted"].disable_adapter():  # type: ignore[attr-defined]
                 base = namespace["adapted"](input_ids=ids).logits  # type: ignore[operator]
         torch.testing.assert_close(adapted, written, atol=1e-4, rtol=1e-4)
