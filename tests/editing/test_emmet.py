@@ -84,5 +84,5 @@ def test_memit_accumulates_the_keys_of_its_run(tiny, make_editor, requests) -> N
         module_name = lm.layout.mlp_out(layer)
         key = keys.T.float()
         disturbed = step[module_name].contribution(key).norm() / step[module_name].norm()
-        plainly = forgetful[module_name].rows(key).norm() / forgetful[module_name].norm()
+        plainly = forgetful[module_name].contribution(key).norm() / forgetful[module_name].norm()
         assert disturbed < plainly

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from helpers import UserError, models
 from helpers.editing.app import App
@@ -495,7 +496,8 @@ def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
         ids = namespace["inputs"]["input_ids"]  # type: ignore[index]
         with torch.no_grad():
             adapted = namespace["adapted"](input_ids=ids).logits  # type: ignore[operator]
-            written = namespace["model"](input_ids=ids).logits  # type: ignore[operator]
+            written_model = AutoModelForCausalLM.from_pretrained("edited-model")
+            written = written_model(input_ids=ids).logits
             with namespace["adapted"].disable_adapter():  # type: ignore[attr-defined]
                 base = namespace["adapted"](input_ids=ids).logits  # type: ignore[operator]
         torch.testing.assert_close(adapted, written, atol=1e-4, rtol=1e-4)
