@@ -30,7 +30,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
-from helpers.processes import PROGRESS_PREFIX, each_alone, shared_cores
+from helpers.processes import PROGRESS_PREFIX, each_alone, shared_cores, tell_nothing
 from helpers.records import read_text
 
 # Tags of cells.
@@ -161,7 +161,7 @@ def _run_and_tell(planned: PlannedRun) -> None:
     )
 
 
-def execute(planned: PlannedRun, *, tell: Callable[[str], None] = lambda _: None) -> RunOutcome:
+def execute(planned: PlannedRun, *, tell: Callable[[str], None] = tell_nothing) -> RunOutcome:
     """Execute a checked run; ``tell`` gets lines about its progress.
 
     The executed notebook, its figures and tables, the effective parameters and the outcome go to its folder,

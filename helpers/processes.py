@@ -109,6 +109,10 @@ class Progress:
             print(PROGRESS_PREFIX + progress_line, file=sys.stderr, flush=True)
 
 
+def tell_nothing(_line: str) -> None:
+    """Drop a line of progress."""
+
+
 def span_in_words(seconds: float) -> str:
     """A span of time in its largest unit, such as ``2.5 h``."""
     for unit, size in (("h", 3600), ("min", 60)):

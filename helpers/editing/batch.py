@@ -101,8 +101,8 @@ class Readout:
     """Turns a batch's hidden states into a ``Reading``. What it reads is found once, for all passes.
 
     A loss reads the vocabulary head at few positions, often the same ones for several answers. The head,
-    which costs most, runs once per distinct position;
-    ``*_head_rows`` hold which of its rows belongs to whom.
+    which costs most, runs once per distinct position; ``token_head_rows`` and ``kl_head_rows`` hold which of
+    its rows belongs to whom.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class EditBatch:
     - ``edited_rows`` and ``edited_positions``: of each edited token, its edit, and its position in the
       flattened hidden states (rows x active);
     - ``bare_positions``: that of the subject's last token in each edit's bare prompt [edits];
-    - ``reference``: the first reading, of the unedited model.
+    - ``reference``: the first reading, of the model before this edit.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class EditBatch:
             return hidden_states(self.lm, active.ids, active.positions, self.mask, self.past)
 
     def read(self, hidden: Tensor) -> Reading:
-        """Targets, answers and KL prompt; the first reading, of the unedited model, is the reference."""
+        """Targets, answers and KL prompt; the first reading, before this edit, is the reference."""
         reading = self._readout.read(self.lm, hidden)
         if self.reference is None:
             self.reference = reading.rows()

@@ -25,8 +25,12 @@ LONGEST_LETTER = 4  # tokens, of bytes; their number shows whether a word goes o
 END = -1  # no token's id: where a continuation stops by itself
 _DAMAGE = ("CPC", "AFF", "ANF")
 FACT_MEASURES: dict[str, Kind] = {  # of the table, with how their values are distributed
-    **{"efficacy": "share", "generality": "share", "locality": "fraction"},
-    **{"CPC": "number", "AFF": "fraction", "ANF": "fraction"},
+    "efficacy": "share",
+    "generality": "share",
+    "locality": "fraction",
+    "CPC": "number",
+    "AFF": "fraction",
+    "ANF": "fraction",
 }
 # Of an edit's diagnostics, what its row depends on.
 _ROW_DIAGNOSTICS = ("failure", "exploding", "layers")

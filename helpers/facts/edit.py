@@ -23,7 +23,7 @@ from helpers.facts.result import EDITOR, EditedFacts
 from helpers.facts.run import Answered, FactRun, content_number
 from helpers.models import LanguageModel
 from helpers.params import check_whole_number
-from helpers.processes import span_in_words
+from helpers.processes import span_in_words, tell_nothing
 from helpers.results.store import ResultsStore
 
 Tell = Callable[[str], None]
@@ -42,7 +42,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     corpus: str = "self",
     seed: int = 0,
     results: Path | str | None = None,
-    tell: Tell = lambda _: None,
+    tell: Tell = tell_nothing,
 ) -> EditedFacts:
     """Edit each fact from the unedited model, and look at what became of it.
 

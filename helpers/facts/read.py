@@ -26,11 +26,19 @@ _COLUMNS = {
     "prompt": ("prompt", "prompts", "src"),
     "target": ("target", "target_new", "alt"),
     "paraphrases": (
-        *("paraphrases", "para_add_prompts", "paraphrase_prompts"),
-        *("rephrase", "rephrase_prompt", "rephrase_prompts"),
+        "paraphrases",
+        "para_add_prompts",
+        "paraphrase_prompts",
+        "rephrase",
+        "rephrase_prompt",
+        "rephrase_prompts",
     ),
     "locality": (
-        *("locality", "neighborhood_prompts", "loc", "locality_prompt", "locality_prompts"),
+        "locality",
+        "neighborhood_prompts",
+        "loc",
+        "locality_prompt",
+        "locality_prompts",
         "locality_inputs",
     ),
     "correct": ("correct", "postive_list"),
@@ -38,9 +46,20 @@ _COLUMNS = {
 }
 _OWN = (*TEXTS, *LISTS)
 _UNUSED = (  # keys of the data sets that a fact does not have
-    *("case_id", "relation_id", "target_true", "negtive_random_list"),
-    *("pararel_idx", "attribute_prompts", "generation_prompts"),
-    *("pred", "answers", "loc_ans", "cond", "ground_truth", "portability", "locality_ground_truth"),
+    "case_id",
+    "relation_id",
+    "target_true",
+    "negtive_random_list",
+    "pararel_idx",
+    "attribute_prompts",
+    "generation_prompts",
+    "pred",
+    "answers",
+    "loc_ans",
+    "cond",
+    "ground_truth",
+    "portability",
+    "locality_ground_truth",
 )
 _KNOWN = tuple(column for columns in _COLUMNS.values() for column in columns)
 _SHOWN_FAULTS = 50  # of a file, in one message

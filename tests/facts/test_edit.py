@@ -38,9 +38,9 @@ from helpers.paths import REPOSITORY
 from helpers.peak.metrics import additivity, keep_answers
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import sample_responses, sample_tokens
+from tests.facts.conftest import CHAT
 
 FAST = {"layers": [1], "num_steps": 30, "lr": 0.05, "norm_constraint": 0.5}
-CHAT = "{% for m in messages %}Q {{ m['content'] }}\nA\n{% endfor %}"
 # Random byte models go on after a target as they like: targets that end their own word are given whole.
 SUDAN = Fact(
     "Sudan",
@@ -57,17 +57,6 @@ def blocks(name: str) -> list[str]:
     return re.findall(
         r"^```python\n(.*?)^```$", (REPOSITORY / name).read_text("utf-8"), re.M | re.S
     )
-
-
-@pytest.fixture
-def checkpoint(tiny, tmp_path):
-    """A tiny model as users have theirs: a folder."""
-    model = tiny("llama")
-    folder = tmp_path / "my-model"
-    model.network.save_pretrained(folder)
-    model.tokenizer.save_pretrained(folder)
-    (folder / "chat_template.jinja").write_text(CHAT)
-    return folder
 
 
 def test_an_edit_is_seen_in_the_table(tiny):

@@ -139,15 +139,6 @@ def test_second_moments_are_announced_with_their_time(tiny, tmp_path, monkeypatc
     assert lines == ["memit (1 of 1): 1 of 1 facts to be edited"]
 
 
-@pytest.fixture
-def checkpoint(tiny, tmp_path):
-    model = tiny("llama")
-    folder = tmp_path / "my-model"
-    model.network.save_pretrained(folder)
-    model.tokenizer.save_pretrained(folder)
-    return folder
-
-
 def test_what_is_written_is_undone_bit_for_bit(checkpoint):
     lm = models.load(str(checkpoint))
     before = {name: value.clone() for name, value in lm.network.state_dict().items()}
