@@ -164,7 +164,7 @@ def played(tmp_path, monkeypatch):
         monkeypatch.setattr(engines, "_submit", submit)
         monkeypatch.setattr(engines, "POLL", 0)
         monkeypatch.setattr(engines, "PATIENCE", 0)
-        unwritten = SimpleNamespace(row=lambda: None)
+        unwritten = SimpleNamespace(outcome=lambda: None)
         jobs = [SimpleNamespace(key=key, run=unwritten) for key in keys]
         done = slurm_engine(tmp_path, {})(jobs)
         assert sorted(job.key for job in done) == list(keys)
