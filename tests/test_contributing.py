@@ -30,6 +30,7 @@ def test_every_addition_is_worked_out():
         "Add a locator",
         "Add a figure",
         "Add a data set",
+        "Add a benchmark",
         "Add a metric",
     }
     assert all("```python" in text and "assert" in text for text in sections.values())
