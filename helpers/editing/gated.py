@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from torch import Tensor
 from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
 from helpers.editing.edit import Edit, EditChain, EditError, Recognition
 from helpers.editing.editor import Editor, made_in_batches
+from helpers.editing.editors import method_label
 from helpers.editing.interventions import Gate
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
@@ -63,6 +64,10 @@ class GatedEdit(Edit):
     def gate_notes(self) -> dict[str, Any]:
         """What is recorded of the gate with the edit."""
         return {}
+
+    def to(self, device: str | torch.device) -> Self:
+        """A copy on another device."""
+        return replace(self, gate=self.gate.to(device))  # type: ignore[type-var]
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` for another model, whose prompts ask with other vectors."""
@@ -183,19 +188,18 @@ class GatedEditor(Editor, Generic[Gated]):
 
     def _begun(self, earlier: Edit) -> Gated:
         """The edit that a sequence goes on with, or begins with after an empty one."""
+        label = method_label(self.name)
         if isinstance(earlier, self.edit_class):
             earlier.check(self.lm)
             if earlier.module_name != self.module_name:
                 raise EditError(
-                    f"{self.name} at {self.module_name} cannot continue a {earlier.kind} at"
+                    f"{label} at {self.module_name} cannot continue a {earlier.kind} at"
                     f" {earlier.module_name}"
                 )
             return earlier
         if isinstance(earlier, WeightEdit) and not earlier:
             return self.empty()
-        raise EditError(
-            f"{self.name} continues a {self.edit_class.kind}, not a {earlier.kind} edit"
-        )
+        raise EditError(f"{label} continues a {self.edit_class.kind}, not a {earlier.kind} edit")
 
     def _reported(
         self, edit: Gated, request: EditRequest, row: EditRow, trained: Trained

@@ -82,10 +82,6 @@ class Codebook(GatedEdit):
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "codebook"
 
-    def to(self, device: str | torch.device) -> Codebook:
-        """A copy on another device."""
-        return replace(self, gate=self.gate.to(device))
-
     def contents(self) -> tuple[dict[str, Tensor], Any]:
         """The gate's tensors; module, targets and fingerprint."""
         fields = {

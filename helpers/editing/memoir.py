@@ -136,10 +136,6 @@ class ResidualMemory(GatedEdit):
         threshold = self.gate.least_overlap / self.gate.mask_size
         return {"threshold": threshold, "masks": len(self.gate.masks)}
 
-    def to(self, device: str | torch.device) -> ResidualMemory:
-        """A copy on another device."""
-        return replace(self, gate=self.gate.to(device))
-
     def contents(self) -> tuple[dict[str, Tensor], Any]:
         """The gate's tensors; its numbers, module and fingerprint."""
         fields = {

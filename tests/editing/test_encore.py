@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from helpers.editing.contexts import ContextTemplates
+from helpers.editing.batch import EditBatch
 from helpers.editing.key_history import KeyHistory
 from helpers.editing.request import EditRequest
-from helpers.models.tokens import answer_ids
+from helpers.editing.rows import EditRow
+from helpers.models.tokens import answer_ids, separator_after
 from tests.editing.conftest import CONTEXTS
 
 STEPS = {"v_num_grad_steps": 4}
@@ -51,17 +52,19 @@ def test_the_solve_is_the_equation_as_printed(tiny, make_editor) -> None:
     assert norms[0] < norms[1]  # the update is shorter
 
 
+# Its target is one token, read where the vector is added: a random model can be brought to say it.
+AT_THE_END = EditRequest("火星", "{}", "a")
+
+
 def is_top(lm, request: EditRequest, layer: int, delta: torch.Tensor) -> bool:
     """By transformers alone: every token of the target is the argmax, in every context."""
-    target = answer_ids(lm, request.target)
+    target = answer_ids(lm, request.target, separator_after(request.text))
     for template in CONTEXTS:
-        before_subject = template.replace("{}", request.prompt).split("{}")[0] + request.subject
         prompt = lm.tokenizer(template.replace("{}", request.text))["input_ids"]
-        subject_last = len(lm.tokenizer(before_subject)["input_ids"]) - 1
 
-        def add(module, arguments, output, position=subject_last):
+        def add(module, arguments, output, length=len(prompt)):  # noqa: B008
             changed = (output[0] if isinstance(output, tuple) else output).clone()
-            changed[:, position] += delta
+            changed[:, length - 1] += delta
             return (changed, *output[1:]) if isinstance(output, tuple) else changed
 
         handle = lm.module(lm.layout.block(layer)).register_forward_hook(add)
@@ -77,35 +80,51 @@ def test_the_vector_ends_at_the_evaluation_that_is_counted_by_hand(
     tiny, make_editor, requests, top_evaluations
 ) -> None:
     lm = tiny("llama")
-    block = lm.layout.block(2)
-    settings = {"clamp_norm_factor": 100.0, "stop_threshold": -1.0, "kl_factor": 0.0}
-    (request,) = [replaced for replaced in requests if replaced.subject == "Mars"]
+    block = lm.layout.block(3)
+    settings = {"clamp_norm_factor": 100.0, "stop_threshold": -1.0, "v_lr": 2.0}
 
-    def vector_after(evaluations: int, **more):
+    def vectors_after(evaluations: int, requests, **more):
         editor = make_editor("encore", lm, v_num_grad_steps=evaluations, **settings, **more)
-        (vector,) = editor.optimised([request], block)
-        return vector
+        return editor.optimised(requests, block)
 
-    tops = []
-    for step in range(24):
-        vector = vector_after(step + 1, top_evaluations=None)
+    evaluations_at_top = []
+    for step in range(12):
+        (vector,) = vectors_after(step + 1, [AT_THE_END], top_evaluations=None)
         assert vector.steps == step
-        tops.append(is_top(lm, request, 2, vector.delta))
-    evaluations_at_top = [step for step, top in enumerate(tops) if top]
-    assert evaluations_at_top[0] > 1  # it is not top from the beginning
-    stopped = vector_after(24, top_evaluations=top_evaluations)
-    assert stopped.steps == evaluations_at_top[top_evaluations - 1] < 23
-    expected = vector_after(stopped.steps + 1, top_evaluations=None)
-    torch.testing.assert_close(stopped.delta, expected.delta)
+        if is_top(lm, AT_THE_END, 3, vector.delta):
+            evaluations_at_top.append(step)
+    assert evaluations_at_top[0] > 0  # it is not top from the beginning
+    stopped, other = vectors_after(12, [AT_THE_END, requests[0]], top_evaluations=top_evaluations)
+    assert stopped.steps == evaluations_at_top[top_evaluations - 1] < 11
+    assert other.steps == 11  # whose target never is
+    (expected,) = vectors_after(stopped.steps + 1, [AT_THE_END], top_evaluations=None)
+    torch.testing.assert_close(stopped.delta, expected.delta, rtol=1e-3, atol=1e-4)
 
 
-def test_a_target_of_two_tokens_counts_when_both_are_top(tiny, make_editor) -> None:
+def test_every_token_counts_in_every_prompt(tiny) -> None:
+    """Rows whose targets are the model's own greedy tokens, but for one of them."""
     lm = tiny("llama")
-    request = EditRequest("Mars", "{} is a planet near", "Peru Venus")
-    assert len(answer_ids(lm, request.target)) > 1
-    settings = {"clamp_norm_factor": 100.0, "stop_threshold": -1.0, "v_num_grad_steps": 40}
-    editor = make_editor("encore", lm, top_evaluations=1, **settings)
-    editor.contexts = ContextTemplates(((CONTEXTS[0],), CONTEXTS[1:]))
-    (vector,) = editor.optimised([request], lm.layout.block(2))
-    if vector.steps < 39:
-        assert is_top(lm, request, 2, vector.delta)
+    prompts = [tuple(lm.tokenizer(text)["input_ids"]) for text in ("Mars is", "The sea. Mars is")]
+
+    def greedy(prompt, count=2):
+        ids = list(prompt)
+        for _ in range(count):
+            with torch.no_grad():
+                ids.append(int(lm.network(torch.tensor([ids])).logits[0, -1].argmax()))
+        return tuple(ids[len(prompt) :])
+
+    targets = [greedy(prompt) for prompt in prompts]
+    rows = []
+    for wrong in (None, (0, 0), (0, 1), (1, 0), (1, 1)):  # of which prompt, which token
+        row = EditRow("row")
+        for number, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
+            ids = list(target)
+            if wrong is not None and wrong[0] == number:
+                ids[wrong[1]] += 1
+            row.target += row.predict(prompt, ids)
+        row.correct.append(row.predict(prompts[0], [1, 2]))  # whatever other answers are
+        rows.append(row)
+    batch = EditBatch(lm, rows, 1)
+    hidden = batch.hidden()
+    batch.read(hidden)
+    assert batch.targets_are_top(hidden).tolist() == [True, False, False, False, False]

@@ -345,7 +345,7 @@ def test_what_does_not_belong_together_is_refused(tiny, make_editor, requests) -
     weights = WeightEdit({lm.layout.mlp_out(1): LowRank(torch.ones(32, 1), torch.ones(48, 1))})
     (codebook,) = make_editor("grace", lm).edit(requests[:1])
     for earlier in (weights, codebook):
-        with pytest.raises(EditError, match="memoir continues a residual memory, not a"):
+        with pytest.raises(EditError, match="MEMOIR continues a residual memory, not a"):
             editor.edit_on(earlier, requests[1:2])
     with pytest.raises(EditError, match=r"masks of 24 columns cannot continue .* of 12"):
         make_editor("memoir", lm, mask_share=0.5).edit_on(edit, requests[1:2])
@@ -363,13 +363,14 @@ def test_what_does_not_belong_together_is_refused(tiny, make_editor, requests) -
 
 def test_a_memory_that_is_not_finite_is_given_up(tiny, make_editor, requests) -> None:
     lm = tiny("llama")
-    (failed,) = make_editor("memoir", lm, lr=1e38, gradient_norm=1e38).edit(requests[:1])
-    assert failed.failed
-    assert "finite" in failed.diagnostics["failure"]
-    assert len(failed.diagnostics["failure"].splitlines()) == 1
-    usual = make_editor("memoir", lm)
-    (edit,) = usual.edit(requests[:1])
-    later = make_editor("memoir", lm, lr=1e38, gradient_norm=1e38).edit_on(edit, requests[1:2])
+    endless = {"lr": 1e40, "gradient_norm": 1e40}
+    for num_steps, reason in ((1, "the update is not finite"), (8, "non-finite loss at step 1")):
+        (failed,) = make_editor("memoir", lm, num_steps=num_steps, **endless).edit(requests[:1])
+        assert failed.failed
+        assert failed.diagnostics["failure"].startswith(reason)
+        assert len(failed.diagnostics["failure"].splitlines()) == 1
+    (edit,) = make_editor("memoir", lm).edit(requests[:1])
+    later = make_editor("memoir", lm, **endless).edit_on(edit, requests[1:2])
     assert not later.failed
     assert "finite" in later.diagnostics["failure"]
     assert torch.equal(later.gate.memory, edit.gate.memory)
