@@ -452,6 +452,20 @@ def test_a_sequence_whose_latest_request_failed_has_not_failed(tiny, make_editor
     assert not ContextEdit("It is so.\n").then(given_up).failed
 
 
+def test_a_value_that_is_not_finite_is_given_up(tiny, make_editor, requests, monkeypatch) -> None:
+    train = Grace.train
+
+    def overflowing(editor, edit, requests, rows):
+        trained_values = train(editor, edit, requests, rows)
+        trained_values[0].tensor[0] = float("inf")
+        return trained_values
+
+    monkeypatch.setattr(Grace, "train", overflowing)
+    first, second = make_editor("grace", tiny("llama")).edit(requests[:2])
+    assert (first.failed, second.failed) == (True, False)
+    assert first.diagnostics["failure"] == "the update is not finite"
+
+
 def test_a_chain_recognises_what_its_gate_sees(tiny, make_editor, requests) -> None:
     """The gate is asked with the prompt after the chain's texts, in the model that the chain changes."""
     lm = tiny("llama")

@@ -91,19 +91,19 @@ def test_one_step_with_all_columns_is_minus_the_gradient(
     for template in CONTEXTS:
         text = template.replace("{}", request.text)
         prompt = ids_of_prompts(lm, [text])[text]
-        kept: list[Tensor] = []
+        recorded: list[Tensor] = []
 
-        def keep(module, arguments, output, kept=kept):
+        def record(module, arguments, output, recorded=recorded):
             output = output.detach().requires_grad_(True)
-            kept[:] = [arguments[0].detach(), output]
+            recorded[:] = [arguments[0].detach(), output]
             return output
 
-        with lm.module(editor.module_name).register_forward_hook(keep):
+        with lm.module(editor.module_name).register_forward_hook(record):
             logits = lm.network(torch.tensor([[*prompt, *target[:-1]]])).logits[0]
         log_probabilities = logits[len(prompt) - 1 :].log_softmax(-1)
         loss = -log_probabilities[torch.arange(len(target)), list(target)].mean()
-        (gradient,) = torch.autograd.grad(loss / len(CONTEXTS), kept[1])
-        expected -= 0.5 * gradient[0].T @ kept[0][0]
+        (gradient,) = torch.autograd.grad(loss / len(CONTEXTS), recorded[1])
+        expected -= 0.5 * gradient[0].T @ recorded[0][0]
     torch.testing.assert_close(edit.gate.dense_memory(), expected, rtol=1e-3, atol=1e-6)
     # With a threshold of 0 it acts after all prompts: then it is an edit of weights.
     everywhere = replace(edit, gate=replace(edit.gate, least_overlap=0))
@@ -161,8 +161,8 @@ def test_edits_with_disjoint_masks_commute(tiny, make_editor, requests) -> None:
     *_, other = editor.edit_sequentially(requests[1::-1])
     torch.testing.assert_close(one.gate.dense_memory(), other.gate.dense_memory())
     first, second = editor.edit(requests[:2])
-    both = first.gate.dense_memory() + second.gate.dense_memory()
-    torch.testing.assert_close(one.gate.dense_memory(), both)
+    sum_of_both = first.gate.dense_memory() + second.gate.dense_memory()
+    torch.testing.assert_close(one.gate.dense_memory(), sum_of_both)
 
 
 def test_weight_decay_takes_from_older_edits(tiny, make_editor, requests) -> None:
@@ -248,8 +248,8 @@ def test_packed_scores_and_generation_are_those_of_each_prompt_by_hand(
     """Prompts that begin others, some of which fire: the gate sees a prompt's tokens and no other's."""
     lm = tiny(architecture)
     *_, edit = make_editor("memoir", lm, lr=20.0).edit_sequentially(requests)
-    own = [Question(request.text, ("Rome", "Oslo by the sea")) for request in requests]
-    questions = [*QUESTIONS, *own]
+    own_questions = [Question(request.text, ("Rome", "Oslo by the sea")) for request in requests]
+    questions = [*QUESTIONS, *own_questions]
     edit = replace(edit, gate=replace(edit.gate, least_overlap=6))  # of 12: half of them fire
     fired = [entry >= 0 for entry, _ in edit.recognised(lm, [q.prompt for q in questions])]
     assert all(fired[-3:])
@@ -318,8 +318,8 @@ def test_at_most_five_per_cent_of_held_out_prompts_reach_a_measured_threshold(
     one_less = total.diagnostics["threshold"] - 1 / 12
     assert np.mean([overlap >= one_less for overlap in overlaps]) > 0.05
     assert 0 <= total.diagnostics["neutral"] < 0.2
-    (given,) = make_editor("memoir", lm, threshold=0.6).edit(requests[:1])
-    assert given.diagnostics["threshold"] == 8 / 12  # 7.2 of 12 columns, rounded up
+    (at_threshold,) = make_editor("memoir", lm, threshold=0.6).edit(requests[:1])
+    assert at_threshold.diagnostics["threshold"] == 8 / 12  # 7.2 of 12 columns, rounded up
 
 
 @pytest.mark.parametrize("threshold", [0.25, 0.1])
@@ -356,9 +356,9 @@ def test_what_does_not_belong_together_is_refused(tiny, make_editor, requests) -
     (held_out,) = first_held_out(1)
     with pytest.raises(RequestError, match="held-out requests"):
         editor.edit([held_out])
-    given = make_editor("memoir", lm, threshold=0.6)
-    assert given.hyperparameters.measured_requests == 0
-    assert not given.edit([held_out])[0].failed
+    with_threshold = make_editor("memoir", lm, threshold=0.6)
+    assert with_threshold.hyperparameters.measured_requests == 0
+    assert not with_threshold.edit([held_out])[0].failed
 
 
 def test_a_memory_that_is_not_finite_is_given_up(tiny, make_editor, requests) -> None:
