@@ -297,7 +297,8 @@ def test_a_dry_run_plans_without_network_data_or_network_of_mend(tmp_path):
 
 
 def test_statistics_of_held_out_requests_are_told():
-    needs = needs_of(with_values(QUICK, {"methods": ["ultraedit", "nas", "alphaedit"]}))
+    methods = ["ultraedit", "nas", "alphaedit", "memoir", "grace"]
+    needs = needs_of(with_values(QUICK, {"methods": methods}))
     told = [str(finding) for finding in needs if "held-out requests" in str(finding)]
-    assert [text.partition(": ")[0] for text in told] == ["UltraEdit", "NAS"]
-    assert ["480" in told[0], "200" in told[1]] == [True, True]
+    assert [text.partition(": ")[0] for text in told] == ["UltraEdit", "NAS", "MEMOIR"]
+    assert ["480" in told[0], "200" in told[1], "200" in told[2]] == [True, True, True]

@@ -20,7 +20,7 @@ from torch import Tensor
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import SYMBOLS, Variant, method_label
-from helpers.editing.running import decided_beforehand, last_tokens, prefixes_of, under
+from helpers.editing.running import PromptTokens, decided_beforehand, prefixes_of, under
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
 from helpers.models.forest import padded
@@ -99,10 +99,10 @@ def next_token_scores(
 
     def score_batch(batch: Sequence[int]) -> None:
         padded_rows = padded(lm, [token_ids[prompt_index] for prompt_index in batch])
-        ends = last_tokens(padded_rows.real, batch, len(prompts))
+        prompt_tokens = PromptTokens.of_rows(padded_rows.real, batch, len(prompts))
         decisions = {} if beforehand is None else beforehand
         owners_of_rows = [owners[prompt_index] for prompt_index in batch]
-        with under(lm, on_device, owners_of_rows, ends, decisions):
+        with under(lm, on_device, owners_of_rows, prompt_tokens, decisions):
             hidden = hidden_states(lm, padded_rows.ids, padded_rows.positions, padded_rows.visible)
         batch_rows = torch.arange(len(batch), device=hidden.device)
         last_hidden = padded_rows.last(hidden)

@@ -153,6 +153,17 @@ class Readout:
             false=AnswerScores(false, self.false_is_real),
         )
 
+    @torch.no_grad()
+    def targets_are_top(self, lm: LanguageModel, hidden: Tensor) -> Tensor:
+        """Whether all tokens of a row's target are the most probable ones [rows]; the head runs once more."""
+        states = hidden.flatten(0, 1).index_select(0, self.positions)
+        top_tokens = lm.network.get_output_embeddings()(states).argmax(-1)  # [positions]
+        is_missed = top_tokens[self.token_head_rows] != self.tokens
+        zeros = torch.zeros(self.row_count * self.layout.per_row, device=states.device)
+        misses_by_answer = zeros.index_add(0, self.answer_indices, is_missed.float())
+        misses_of_targets, _, _ = self.layout.split(misses_by_answer)
+        return misses_of_targets == 0
+
 
 def predicted_tokens(
     rows: Sequence[EditRow], positions: np.ndarray, layout: AnswerLayout
@@ -282,6 +293,10 @@ class EditBatch:
         if self.reference is None:
             self.reference = reading.rows()
         return reading
+
+    def targets_are_top(self, hidden: Tensor) -> Tensor:
+        """Whether every token of a row's target is the most probable one, in all contexts [rows]."""
+        return self._readout.targets_are_top(self.lm, hidden)
 
     def app_terms(self, reading: Reading, app: App | None) -> dict[str, Tensor]:
         """APP's weighted sum [rows] as the term ``app``, where it adds anything."""

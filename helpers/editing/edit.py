@@ -33,6 +33,7 @@ KINDS = {
     "context": "in_context.ContextEdit",
     "memory": "memory.MemoryEdit",
     "codebook": "grace.Codebook",
+    "residual memory": "memoir.ResidualMemory",
 }
 
 
@@ -72,13 +73,24 @@ class Edit(ABC):
         return {}
 
     @property
-    def is_gated(self) -> bool:
-        """Whether what it does depends on the prompt's last token."""
-        return any(
-            isinstance(intervention, Gate)
+    def gates(self) -> list[Gate]:
+        """All gates among what it does."""
+        return [
+            intervention
             for of_module in self.interventions().values()
             for intervention in of_module
-        )
+            if isinstance(intervention, Gate)
+        ]
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether what it does depends on the prompt."""
+        return bool(self.gates)
+
+    @property
+    def sees_whole_prompts(self) -> bool:
+        """Whether one of its gates reads or changes tokens before a prompt's last one."""
+        return any(gate.sees_whole_prompts() for gate in self.gates)
 
     def recognised(
         self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None

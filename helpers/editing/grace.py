@@ -23,7 +23,6 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -32,27 +31,14 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.batch import EditBatch
-from helpers.editing.demonstrations import BACKGROUND, background_prompts, digest
-from helpers.editing.edit import Edit, EditChain, EditError, Recognition
-from helpers.editing.editor import Editor, made_in_batches
+from helpers.editing.gated import GatedEdit, GatedEditor, Trained
 from helpers.editing.interventions import Gate
 from helpers.editing.presets import LayerHyperparameters
-from helpers.editing.request import EditRequest, with_one_prompt
+from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow, edit_row
-from helpers.editing.running import (
-    decides_alone,
-    last_tokens,
-    prefixes_of,
-    under,
-    with_prefix_texts,
-)
-from helpers.editing.weight_edit import WeightEdit
+from helpers.editing.running import decides_alone
 from helpers.models import LanguageModel
-from helpers.models.batching import tokens_at_once
-from helpers.models.forest import padded
-from helpers.models.forward import hidden_states
-from helpers.models.hooks import output_hooks, record
-from helpers.models.tokens import ids_of_prompts
+from helpers.models.hooks import output_hooks
 
 SAME_KEY = 1e-6  # of the key's length: two queries that are nearer are the same prompt's
 _BELOW_HALF = 1e-5
@@ -71,6 +57,10 @@ class NearestKey(Gate):
         distance, entry = distances(queries, self.keys).min(1)
         return torch.where(distance < self.radii[entry], entry, -1)
 
+    def nearness(self, queries: Tensor) -> Tensor:
+        """Minus the distance to the nearest key [n]."""
+        return -distances(queries, self.keys).amin(1)
+
     def change(self, entering: Tensor, output: Tensor, entries: Tensor) -> Tensor:
         """The entries' values [n, out]."""
         return self.values[entries]
@@ -82,7 +72,7 @@ def distances(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Codebook(Edit):
+class Codebook(GatedEdit):
     """Keys, values and radii at one module of the model with this ``fingerprint``."""
 
     module_name: str
@@ -91,36 +81,6 @@ class Codebook(Edit):
     fingerprint: str
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "codebook"
-
-    def interventions(self) -> dict[str, list[NearestKey]]:
-        """The gate at its module."""
-        return {self.module_name: [self.gate]}
-
-    def recognised(
-        self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None
-    ) -> list[Recognition]:
-        """The entry that is chosen, and minus the distance to the nearest key."""
-        if chain is not None:
-            prompts = with_prefix_texts(
-                lm, prefixes_of(lm, [chain], [0] * len(prompts), prompts), prompts
-            )
-        queries = last_inputs(lm, prompts, self.module_name, chain)
-        keys = self.gate.keys.to(queries)
-        nearest_distances = distances(queries, keys).amin(1)
-        entries = self.to(lm.device).gate.decide(queries)
-        return [
-            Recognition(entry, -distance)
-            for entry, distance in zip(entries.tolist(), nearest_distances.tolist(), strict=True)
-        ]
-
-    def check(self, lm: LanguageModel) -> None:
-        """Raise ``EditError`` for another model, whose prompts have other keys."""
-        if not lm.has_fingerprint(self.fingerprint):
-            raise EditError(f"this codebook holds keys of another model than {lm.name}: edit again")
-
-    def to(self, device: str | torch.device) -> Codebook:
-        """A copy on another device."""
-        return replace(self, gate=self.gate.to(device))
 
     def contents(self) -> tuple[dict[str, Tensor], Any]:
         """The gate's tensors; module, targets and fingerprint."""
@@ -183,27 +143,6 @@ def with_entry(codebook: Codebook, entry: Entry, epsilon: float) -> tuple[Codebo
     return replace(codebook, gate=gate, targets=(*targets, entry.target)), len(keys)
 
 
-@torch.inference_mode()
-def last_inputs(
-    lm: LanguageModel, prompts: Sequence[str], module_name: str, edit: Edit | None = None
-) -> Tensor:
-    """What enters a module at each prompt's last token [prompts, in], each prompt run alone, fp32.
-
-    Under ``edit``, if one is given, whose text the prompts already begin with.
-    """
-    if not prompts:
-        return torch.empty(0, lm.weight(module_name).shape[1], device=lm.device)
-    edits = [] if edit is None else [edit]
-    inputs = {}
-    for prompt, ids in ids_of_prompts(lm, prompts).items():
-        alone = padded(lm, [ids])
-        under_edit = under(lm, edits, [len(edits) - 1], last_tokens(alone.real))
-        with under_edit, record(lm, inputs=[module_name]) as recorded:
-            hidden_states(lm, alone.ids, alone.positions, alone.visible)
-        inputs[prompt] = recorded[module_name][0, -1].float()
-    return torch.stack([inputs[prompt] for prompt in prompts])
-
-
 class GraceHyperparameters(LayerHyperparameters):
     """GRACE at the MLP's output matrix of one layer; ``epsilon`` is in units of what enters it."""
 
@@ -215,91 +154,27 @@ class GraceHyperparameters(LayerHyperparameters):
 
 
 @dataclass
-class Grace(Editor):
-    """GRACE on one model; a sequence is one codebook."""
+class Grace(GatedEditor[Codebook]):
+    """GRACE on one model; a sequence is one codebook, in which older radii can shrink."""
 
     lm: LanguageModel
     hyperparameters: GraceHyperparameters
     seed: int = 0  # of values that begin at random
     progress: bool = False
     name = "grace"
-    app = None
-
-    def __post_init__(self) -> None:
-        (self.layer,) = self.hyperparameters.layers
-        self.lm.layout.block(self.layer)
-        self.module_name = self.lm.layout.mlp_out(self.layer)
+    edit_class = Codebook
+    gate_class = NearestKey
 
     def settings(self) -> dict[str, Any]:
-        """Also the seed of the values, and the prompts that no edit is about."""
-        return super().settings() | {"seed": self.seed, "background": [digest(), BACKGROUND]}
+        """Also the seed of the values."""
+        return super().settings() | {"seed": self.seed}
 
-    @cached_property
-    def _background(self) -> Tensor:
-        """What enters the module after prompts that no edit is about [prompts, in]."""
-        return last_inputs(self.lm, background_prompts(), self.module_name)
-
-    def _reported(self, codebook: Codebook) -> Codebook:
-        """The codebook with the share of background prompts that it changes the answers to."""
-        entries = codebook.gate.decide(self._background)
-        neutral = float((entries >= 0).float().mean())
-        return codebook.with_diagnostics({**codebook.diagnostics, "neutral": neutral})
-
-    def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
-        """A codebook of one entry for each request."""
-        requests = with_one_prompt(requests)
-        rows = self._rows(requests)
-        values = made_in_batches(
-            [int(row.active().sum()) for row in rows],
-            tokens_at_once(self.lm, 2048, gradients=True),
-            lambda row_indices: self._values([rows[i] for i in row_indices]),
-            activity="optimising" if self.progress else "",
-        )
-        empty = self._empty()
-        edits: list[Edit] = []
-        for request, row, value in zip(requests, rows, values, strict=True):
-            if value.failure:
-                edits.append(WeightEdit({}, value.diagnostics))
-                continue
-            codebook, _ = with_entry(empty, self._entry(request, row, value), self.epsilon)
-            edits.append(self._reported(_with_value(codebook, 0, value)))
-        return edits
-
-    @property
-    def epsilon(self) -> float:
-        """The radius of an entry that is near no other."""
-        return self.hyperparameters.epsilon
-
-    def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
-        """The codebook with the requests, one after the other: older radii can shrink."""
-        if isinstance(earlier, Codebook):
-            earlier.check(self.lm)
-            if earlier.module_name != self.module_name:
-                raise EditError(
-                    f"GRACE at {self.module_name} cannot continue a codebook at {earlier.module_name}"
-                )
-            codebook = earlier
-        elif isinstance(earlier, WeightEdit) and not earlier:
-            codebook = self._empty()
-        else:
-            raise EditError(f"GRACE continues a codebook, not a {earlier.kind} edit")
-        total: Edit = earlier
-        requests = with_one_prompt(requests)
-        for request, row in zip(requests, self._rows(requests), strict=True):
-            (value,) = self._values([row])
-            if value.failure:
-                total = total.with_diagnostics(value.diagnostics)
-                continue
-            entry = self._entry(request, row, value)
-            codebook, number = with_entry(codebook, entry, self.epsilon)
-            codebook = self._reported(_with_value(codebook, number, value))
-            total = codebook
-        return total
-
-    def _rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
+    def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
+        """The target after the prompt, whose last token is edited."""
         return [edit_row(self.lm, request, edited_at_end=True) for request in requests]
 
-    def _empty(self) -> Codebook:
+    def empty(self) -> Codebook:
+        """A codebook without entries."""
         size_in, size_out = self.lm.layout.intermediate_size, self.lm.layout.hidden_size
         device = self.lm.device
         gate = NearestKey(
@@ -309,15 +184,24 @@ class Grace(Editor):
         )
         return Codebook(self.module_name, gate, (), self.lm.fingerprint)
 
-    def _entry(self, request: EditRequest, row: EditRow, value: _Value) -> Entry:
-        """What the request adds: its key is the vector that its own prompt asks the gate with."""
-        key = value.key
+    def extended(
+        self, edit: Codebook, request: EditRequest, row: EditRow, trained: Trained
+    ) -> Codebook:
+        """The codebook with an entry: its key is the vector that its own prompt asks the gate with."""
+        assert isinstance(trained, _TrainedValue)
+        key = trained.key
         if decides_alone(self.lm):
-            (key,) = last_inputs(self.lm, [request.text], self.module_name)
-        return Entry(key, tuple(prediction.token for prediction in row.target))
+            (key,) = self.queries([request.text])
+        target = tuple(prediction.token for prediction in row.target)
+        codebook, number = with_entry(edit, Entry(key, target), self.hyperparameters.epsilon)
+        values = codebook.gate.values.clone()
+        values[number] = trained.tensor
+        return replace(codebook, gate=replace(codebook.gate, values=values))
 
-    def _values(self, rows: Sequence[EditRow]) -> list[_Value]:
-        """A value for each row, optimised together; each by itself, whatever the others are."""
+    def train(
+        self, edit: Codebook, requests: Sequence[EditRequest], rows: Sequence[EditRow]
+    ) -> list[Trained]:
+        """A value for each request."""
         settings = self.hyperparameters
         batch = EditBatch(self.lm, rows, self.layer)
         put_values = _PutValues(batch, self.module_name)
@@ -326,17 +210,21 @@ class Grace(Editor):
         if settings.value == "cold":
             put_values.begin(torch.stack([self._random(row) for row in rows]))
         adam = torch.optim.Adam([put_values.value], lr=settings.lr)
-        values_of_rows = [_Value(key) for key in put_values.keys]
+        trained_values: list[Trained] = [
+            _TrainedValue(tensor=value, key=key)
+            for value, key in zip(put_values.value.detach(), put_values.keys, strict=True)
+        ]
         for _ in range(settings.num_steps):
             loss = batch.read(put_values.hidden()).nll  # [rows]
-            for value, nll in zip(values_of_rows, loss.tolist(), strict=True):
-                value.note({"nll": nll})
+            for trained, nll in zip(trained_values, loss.tolist(), strict=True):
+                trained.note({"nll": nll})
+                trained.steps += 1
             adam.zero_grad()
             loss.nan_to_num().sum().backward()
             adam.step()
-        for value, vector in zip(values_of_rows, put_values.value.detach(), strict=True):
-            value.vector = vector.clone()
-        return values_of_rows
+        for trained, vector in zip(trained_values, put_values.value.detach(), strict=True):
+            trained.tensor = vector.clone()
+        return trained_values
 
     def _random(self, row: EditRow) -> Tensor:
         """Uniform numbers in [0, 1), from the request alone: the batch has no influence."""
@@ -344,26 +232,11 @@ class Grace(Editor):
         return torch.from_numpy(numbers.random(self.lm.layout.hidden_size)).to(self.lm.device)
 
 
-@dataclass
-class _Value:
-    """What the optimisation found for one request."""
+@dataclass(kw_only=True)
+class _TrainedValue(Trained):
+    """A value [out], and its request's key."""
 
     key: Tensor  # [in]
-    vector: Tensor | None = None  # [out]
-    losses: list[dict[str, float]] = field(default_factory=list)
-    failure: str = ""
-
-    def note(self, losses: dict[str, float]) -> None:
-        """Note the terms of an evaluation; a number that is not finite ends the edit."""
-        self.losses.append(losses)
-        if not self.failure and not all(map(math.isfinite, losses.values())):
-            self.failure = f"non-finite loss at step {len(self.losses) - 1}: {losses}"
-
-    @property
-    def diagnostics(self) -> dict[str, Any]:
-        """What is recorded with the edit."""
-        failure = {"failure": self.failure} if self.failure else {}
-        return {"steps": len(self.losses), "losses": self.losses, **failure}
 
 
 class _PutValues:
@@ -392,12 +265,3 @@ class _PutValues:
             self.value = flat[positions].detach().float().requires_grad_(True)
             return None
         return flat.index_put((positions,), self.value.to(output.dtype)).view_as(output)
-
-
-def _with_value(codebook: Codebook, number: int, value: _Value) -> Codebook:
-    """The codebook with a trained value, and the diagnostics of the request that it was trained for."""
-    assert value.vector is not None
-    values = codebook.gate.values.clone()
-    values[number] = value.vector
-    gate = replace(codebook.gate, values=values)
-    return replace(codebook, gate=gate, diagnostics=value.diagnostics)

@@ -1,7 +1,8 @@
 """Requests that are held out: editors measure on them what must not be measured on what is to be edited.
 
 They are packaged facts (KLoB-mini's simple ones), each with another subject's answer of its relation as the
-target. UltraEdit's normalisation and NAS's norm are measured on the first of them, on the unedited model.
+target. UltraEdit's normalisation, NAS's norm and MEMOIR's threshold are measured on the first of them, on the
+unedited model.
 """
 
 from __future__ import annotations

@@ -33,15 +33,32 @@ class Intervention:
 class Gate(Intervention, ABC):
     """A change of a module's output after those prompts that it recognises.
 
-    It is decided once for each prompt, from what enters the module at the prompt's last token. So scoring,
-    teacher forcing and generation see one decision, and a prompt's neighbours in a batch have no say.
+    It is decided once for each prompt, from what enters the module at the prompt's last token (``reads``),
+    or from the mean over the prompt's tokens. So scoring, teacher forcing and generation see one decision,
+    and a prompt's neighbours in a batch have no say.
     """
 
-    reach: ClassVar[Literal["last", "after"]] = "last"  # "after": all tokens from the last one on
+    reads: ClassVar[Literal["last", "mean"]] = "last"
+    # "after": all tokens from the prompt's last one on; "all": those before it as well
+    reach: ClassVar[Literal["last", "after", "all"]] = "last"
+
+    @classmethod
+    def sees_whole_prompts(cls) -> bool:
+        """Whether it reads or changes tokens before a prompt's last one, which no other prompt may share."""
+        return cls.reads == "mean" or cls.reach == "all"
+
+    @classmethod
+    def query(cls, entering: Tensor) -> Tensor:
+        """What it is asked with [in], fp32, where these vectors [tokens, in] enter at a prompt's tokens."""
+        return entering.float().mean(0) if cls.reads == "mean" else entering[-1].float()
 
     @abstractmethod
     def decide(self, queries: Tensor) -> Tensor:
         """The entry for each of the queries [n, in], numbered from 0; -1: the prompt is none of its own."""
+
+    def nearness(self, queries: Tensor) -> Tensor:
+        """How near each query [n, in] is to the nearest entry, higher where it is nearer; in its own unit."""
+        return (self.decide(queries) >= 0).float()
 
     @abstractmethod
     def change(self, entering: Tensor, output: Tensor, entries: Tensor) -> Tensor:

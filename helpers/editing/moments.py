@@ -63,12 +63,21 @@ class SecondMoment:
     device: str | torch.device = "cpu"  # what is solved with is made, and kept, there
     file: Path | None = None  # it was read from
     _occupied: dict[float, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _with_ridge: dict[float, SecondMoment] = field(default_factory=dict, init=False, repr=False)
 
     def solve(self, keys: Tensor) -> Tensor:
         """C^-1 keys for keys [f, n] (or [f]), solved in fp64 by one Cholesky factor per layer."""
         columns = keys.double().reshape(keys.shape[0], -1)
         solved = torch.cholesky_solve(columns.to(self.device), self._factor)
         return solved.reshape(keys.shape).to(keys.device)
+
+    def with_ridge(self, ridge: float) -> SecondMoment:
+        """C + ridge I, in fp64; nothing of it is kept in files."""
+        if ridge not in self._with_ridge:
+            matrix = self.matrix.double()
+            matrix = matrix + ridge * torch.eye(len(matrix)).to(matrix)
+            self._with_ridge[ridge] = replace(self, matrix=matrix, file=None)
+        return self._with_ridge[ridge]
 
     @cached_property
     def _factor(self) -> Tensor:

@@ -72,7 +72,12 @@ def with_usual_norm(
         )
         normed_vectors.append(
             NormedVector(
-                delta, vector.initial, vector.steps, vector.losses, None, norm_ratio, skipped
+                delta=delta,
+                initial=vector.initial,
+                steps=vector.steps,
+                losses=vector.losses,
+                norm_ratio=norm_ratio,
+                skipped=skipped,
             )
         )
     return normed_vectors

@@ -71,7 +71,9 @@ class LossHyperparameters(LayerHyperparameters):
 class VectorHyperparameters(LossHyperparameters):
     """Hyperparameters that ROME, MEMIT and AlphaEdit share.
 
-    ``v_loss_layer`` is none of them: it is the last in all published settings.
+    ``v_loss_layer`` is none of them: it is the last in all published settings. With ``top_evaluations`` the
+    vector is also done at this evaluation, counted among those at which every token of the target is the
+    most probable one in every context (ENCORE).
     """
 
     v_num_grad_steps: int = Field(gt=0)
@@ -83,6 +85,7 @@ class VectorHyperparameters(LossHyperparameters):
     context_template_start: Literal["words", "end_of_text"] = "words"
     stop_on: Literal["nll", "total"] = "total"
     stop_threshold: float = 0.05
+    top_evaluations: int | None = later_field(None, gt=0)
 
     @property
     def moment_layers(self) -> tuple[int, ...]:

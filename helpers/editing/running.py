@@ -1,8 +1,8 @@
 """Running a model under edits: each row of a batch under its own, and no weight is written.
 
 ``under`` holds for forward passes: hooks on the edited modules change the rows of each edit. What an edit
-puts before a prompt comes earlier, where prompts become tokens (``prefixes_of``). A gate is decided at a
-prompt's last token, once, and its decision is kept for every token scored or generated after the prompt.
+puts before a prompt comes earlier, where prompts become tokens (``prefixes_of``). A gate is decided once for
+each prompt, and its decision is kept for every token scored or generated after the prompt.
 """
 
 from __future__ import annotations
@@ -29,15 +29,33 @@ GateDecisions = dict[tuple[str, int, int], Tensor]
 
 @dataclass(frozen=True)
 class PromptTokens:
-    """Which prompt each token of a pass [rows, width] ends or follows.
+    """Which prompt each token of a pass [rows, width] belongs to or follows.
 
-    ``prompt`` is its number among all ``count`` prompts; -1 for tokens before a prompt's last one, and for
-    padding. ``is_last`` is true at the last tokens themselves.
+    ``prompt`` is its number among all ``count`` prompts; -1 for padding, and where prompts share a row for
+    the tokens before their last ones. ``is_last`` is true at the last tokens themselves, ``is_before`` at the
+    tokens before them that have a number.
     """
 
     prompt: Tensor
     is_last: Tensor
+    is_before: Tensor
     count: int
+
+    @classmethod
+    def of_rows(
+        cls, real: Tensor, numbers: Sequence[int] | None = None, count: int = 0
+    ) -> PromptTokens:
+        """Of rows with a prompt each, where ``real`` [rows, width] is false at padding.
+
+        ``numbers`` [rows] are the prompts', among ``count``; None: each row is a prompt of its own.
+        """
+        rows, width = real.shape
+        columns = torch.arange(width, device=real.device)
+        is_last = columns == real.sum(1, keepdim=True) - 1
+        if numbers is None:
+            numbers, count = range(rows), rows
+        number_of_row = torch.tensor(list(numbers), device=real.device)[:, None]
+        return cls(torch.where(real, number_of_row, -1), is_last, real & ~is_last, count)
 
 
 @contextmanager
@@ -187,13 +205,16 @@ class _Gates:
         is_last = self.prompt_tokens.is_last & is_of_owner[:, None]  # [rows, width]
         if key not in self.decisions:
             entry_of_prompt = output.new_full((self.prompt_tokens.count,), -1, dtype=torch.long)
-            entry_of_prompt[self.prompt_tokens.prompt[is_last]] = gate.decide(entering[is_last])
+            queries = self._queries(gate, entering, is_last)
+            entry_of_prompt[self.prompt_tokens.prompt[is_last]] = gate.decide(queries)
             self.decisions[key] = entry_of_prompt
         prompt = self.prompt_tokens.prompt
         entries = self.decisions[key][prompt.clamp_min(0)]  # [rows, width]
         is_changed = (prompt >= 0) & is_of_owner[:, None] & (entries >= 0)
         if gate.reach == "last":
             is_changed &= is_last
+        elif gate.reach == "after":
+            is_changed &= ~self.prompt_tokens.is_before
         if not is_changed.any():
             return output
         output = output.clone()
@@ -201,6 +222,16 @@ class _Gates:
             entering[is_changed], output[is_changed], entries[is_changed]
         ).to(output.dtype)
         return output
+
+    def _queries(self, gate: Gate, entering: Tensor, is_last: Tensor) -> Tensor:
+        """What the gate is asked with about each prompt whose last token ``is_last`` [prompts, in]."""
+        assert self.prompt_tokens is not None
+        if gate.reads == "last":
+            return entering[is_last]
+        has_prompt = is_last.any(1)  # [rows]; each has a row of its own
+        in_prompt = (is_last | self.prompt_tokens.is_before)[has_prompt].float()
+        weights = in_prompt / in_prompt.sum(1, keepdim=True)
+        return torch.einsum("rw,rwf->rf", weights, entering[has_prompt].float())
 
 
 def prefixes_of(
@@ -275,20 +306,6 @@ def decisions_of_gates(
 def _decided_alone(lm: LanguageModel, edit: Edit, ids: Ids) -> dict[tuple[str, int], int]:
     alone = padded(lm, [ids])
     decisions: GateDecisions = {}
-    with under(lm, [edit], [0], last_tokens(alone.real), decisions):
+    with under(lm, [edit], [0], PromptTokens.of_rows(alone.real), decisions):
         hidden_states(lm, alone.ids, alone.positions, alone.visible)
     return {(name, number): int(entries[0]) for (name, _, number), entries in decisions.items()}
-
-
-def last_tokens(real: Tensor, numbers: Sequence[int] | None = None, count: int = 0) -> PromptTokens:
-    """The last token of each row's prompt, where ``real`` [rows, width] is false at padding.
-
-    ``numbers`` [rows] are the prompts', among ``count``; None: each row is a prompt of its own.
-    """
-    rows, width = real.shape
-    columns = torch.arange(width, device=real.device)
-    is_last = columns == real.sum(1, keepdim=True) - 1
-    if numbers is None:
-        numbers, count = range(rows), rows
-    of_rows = torch.tensor(list(numbers), device=real.device)[:, None]
-    return PromptTokens(torch.where(is_last, of_rows, -1), is_last, count)

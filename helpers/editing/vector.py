@@ -50,6 +50,7 @@ class Vector:
     steps: int = 0  # of the optimiser
     losses: list[dict[str, float]] = field(default_factory=list)  # terms by name, per evaluation
     failure: str | None = None  # why the edit was given up
+    top_evaluations: int = 0  # at which the whole target was the most probable
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -158,6 +159,10 @@ class VectorEditor(Editor):
             terms = self._loss_terms(batch, hidden, addition)
             losses = torch.stack(list(terms.values())).sum(0)  # [rows]
             unfinished_vectors = [vectors[row] for row in unfinished_rows]
+            if settings.top_evaluations is not None:
+                are_top = batch.targets_are_top(hidden).tolist()
+                for vector, is_top in zip(unfinished_vectors, are_top, strict=True):
+                    vector.top_evaluations += is_top
             kept_indices = self._finish_done(
                 unfinished_vectors, addition.delta, terms, losses, step
             )
@@ -199,7 +204,7 @@ class VectorEditor(Editor):
     ) -> list[int]:
         """Finish the vectors that are done at this evaluation, whose terms all note; indices of the others.
 
-        This is the step's only transfer to the host.
+        This is the step's only transfer to the host, but for that of what is top.
         """
         settings = self.hyperparameters
         is_last = step + 1 == settings.v_num_grad_steps
@@ -215,7 +220,8 @@ class VectorEditor(Editor):
             watched_loss = terms_of_row["nll"] if settings.stop_on == "nll" else loss
             if not all(math.isfinite(value) for value in (*values, loss)):
                 vector.failure = f"non-finite loss at step {step}: {terms_of_row}"
-            if is_last or vector.failure or watched_loss < settings.stop_threshold:
+            is_top = vector.top_evaluations == settings.top_evaluations
+            if is_last or is_top or vector.failure or watched_loss < settings.stop_threshold:
                 # A copy: a view would keep its whole batch in memory, and move with it.
                 vector.delta = delta[index].detach().clone()
                 vector.steps = step

@@ -63,6 +63,7 @@ class _Row:
     owner: int
     prefix: str  # that its prompts begin with
     prefix_tokens: int
+    is_of_one_prompt: bool  # whose tokens are its first nodes
     forest: Forest = field(default_factory=Forest)
     predictions: list[_ScoredToken] = field(default_factory=list)
     question_of_end: dict[int, int] = field(default_factory=dict)  # by a prompt's last node
@@ -82,6 +83,7 @@ class _Asked(NamedTuple):
     prefix: str  # what the edit puts there; empty: nothing
     prefix_tokens: int  # by which that makes the prompt longer
     is_gated: bool  # whether the edit must know where the prompt ends
+    is_seen_whole: bool  # and whether it reads or changes the prompt's earlier tokens
 
     @property
     def size(self) -> int:
@@ -191,6 +193,7 @@ def score_continuations(
                 prefix=prefix,
                 prefix_tokens=len(prompt) - len(context),
                 is_gated=owner >= 0 and on_device[owner].is_gated,
+                is_seen_whole=owner >= 0 and on_device[owner].sees_whole_prompts,
             )
         )
     table = _scores(lm, scored_contexts, on_device, progress=progress)
@@ -268,6 +271,7 @@ def _asked(
         ]
         prefixed_ids = tokenised(lm, prefixed_questions)
     is_gated = [edit.is_gated for edit in edits]
+    is_seen_whole = [edit.sees_whole_prompts for edit in edits]
     token_questions = []
     for number, (prompt, answers) in enumerate(prefixed_ids):
         bare_prompt, _ = bare_ids[number]
@@ -280,6 +284,7 @@ def _asked(
                 prefix=prefixes[number],
                 prefix_tokens=len(prompt) - len(bare_prompt),
                 is_gated=owner >= 0 and is_gated[owner],
+                is_seen_whole=owner >= 0 and is_seen_whole[owner],
             )
         )
     return token_questions
@@ -323,17 +328,20 @@ def exclusive(lm: LanguageModel, answers: Sequence[str]) -> list[int]:
 def _packed_rows(asked: Sequence[_Asked]) -> list[_Row]:
     """Rows of up to ``ROW_TOKENS``, first fit, longest questions first.
 
-    Neither owners nor prefixes share a row.
+    Neither owners nor prefixes share a row, nor do prompts that a gate sees whole.
     """
     first_answers = np.cumsum([0, *(len(question.answers) for question in asked)]).tolist()
     with_answers = [index for index, question in enumerate(asked) if question.answers]
-    rows_of: dict[tuple[int, str], list[_Row]] = {}
+    rows_of: dict[tuple[int, str, Ids], list[_Row]] = {}
     for index in sorted(with_answers, key=lambda i: (asked[i].owner, -asked[i].size, i)):
         question = asked[index]
-        rows = rows_of.setdefault((question.owner, question.prefix), [])
+        prompt_of_row = question.prompt if question.is_seen_whole else ()
+        rows = rows_of.setdefault((question.owner, question.prefix, prompt_of_row), [])
         row = _with_room(rows, question.size)
         if row is None:
-            row = _Row(question.owner, question.prefix, question.prefix_tokens)
+            row = _Row(
+                question.owner, question.prefix, question.prefix_tokens, question.is_seen_whole
+            )
             rows.append(row)
         # A gate acts at the prompt's last token: a longer prompt that begins alike gets a node of its own.
         last_token = len(question.prompt) - 1 if question.is_gated else None
@@ -355,18 +363,26 @@ def _with_room(rows: Sequence[_Row], size: int) -> _Row | None:
 def _prompt_tokens(
     rows: Sequence[_Row], edits: Sequence[Edit], width: int, count: int, device: torch.device
 ) -> PromptTokens | None:
-    """Where prompts end in the packed rows; None where no edit asks for it."""
+    """Where prompts are in the packed rows; None where no edit asks for it."""
     is_gated = [row.owner >= 0 and edits[row.owner].is_gated for row in rows]
     if not any(is_gated):
         return None
     prompt = np.full((len(rows), width), -1, dtype=np.int64)
     is_last = np.zeros((len(rows), width), dtype=bool)
+    is_before = np.zeros((len(rows), width), dtype=bool)
     for row_index, row in enumerate(rows):
         if is_gated[row_index]:
             prompt[row_index, : len(row.forest)] = row.forest.following(row.question_of_end)
             is_last[row_index, list(row.question_of_end)] = True
+        if row.is_of_one_prompt:
+            ((last_node, question),) = row.question_of_end.items()
+            prompt[row_index, :last_node] = question
+            is_before[row_index, :last_node] = True
     return PromptTokens(
-        torch.from_numpy(prompt).to(device), torch.from_numpy(is_last).to(device), count
+        prompt=torch.from_numpy(prompt).to(device),
+        is_last=torch.from_numpy(is_last).to(device),
+        is_before=torch.from_numpy(is_before).to(device),
+        count=count,
     )
 
 

@@ -21,7 +21,6 @@ from helpers.editing.running import (
     GateDecisions,
     PromptTokens,
     decided_beforehand,
-    last_tokens,
     prefixes_of,
     under,
     with_prefix_texts,
@@ -324,7 +323,7 @@ class _GrowingTexts:
         """The prompts, each run once and then repeated."""
         texts = padded(lm, [prompts.ids[number] for number in prompts.numbers])
         owners = [prompts.owners[number] for number in prompts.numbers]
-        prompt_tokens = last_tokens(texts.real, prompts.numbers, len(prompts.ids))
+        prompt_tokens = PromptTokens.of_rows(texts.real, prompts.numbers, len(prompts.ids))
         cache = DynamicCache()
         with under(lm, prompts.edits, owners, prompt_tokens, prompts.decisions):
             hidden = hidden_states(lm, texts.ids, texts.positions, texts.visible, cache)
@@ -351,6 +350,7 @@ class _GrowingTexts:
         following = PromptTokens(
             prompt=self.prompt_of_row[:, None].to(tokens.device),
             is_last=torch.zeros_like(tokens[:, None], dtype=torch.bool),
+            is_before=torch.zeros_like(tokens[:, None], dtype=torch.bool),
             count=len(self.prompts.ids),
         )
         with under(self.lm, self.prompts.edits, owners, following, self.prompts.decisions):

@@ -59,6 +59,7 @@ def make(name, lm):
         return Mend(lm, MendHyperparameters(layers=(2, 3), rank=4), network=network)
     quick = {"kn": {"steps": 2}, "ft": {"num_steps": 4}, "ike": {"k": 1}}
     quick |= {"ftbf": {"num_steps": 4}, "lora": {"num_steps": 4}, "ultraedit": {"held_out": 6}}
+    quick |= {"memoir": {"num_steps": 4, "context_template_length_params": ()}}
     section = EDITORS[name].section
     overrides = quick.get(section, {"v_num_grad_steps": 4, "context_template_length_params": ()})
     if section == "alphaedit":

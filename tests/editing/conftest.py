@@ -36,6 +36,13 @@ VALUES: dict[str, dict[str, Any]] = {  # by section
     "memit": {"layers": (1, 2), "mom2_update_weight": 2.0, **VECTOR},
     "alphaedit": {"layers": (1, 2), "L2": 1e-3, **VECTOR},
     "ft": {"layers": (1,), "num_steps": 6, "lr": 1e-2},
+    "encore": {
+        "layers": (1, 2),
+        "mom2_update_weight": 2.0,
+        "update_norm_lambda": 0.01,
+        "top_evaluations": 2,
+        **VECTOR,
+    },
     "emmet": {"layers": (1,), **VECTOR},
     "ultraedit": {"layers": (1, 2), "lr": 0.02, "held_out": 12},
     "simie": {"ridge": 1e-2},
@@ -44,6 +51,13 @@ VALUES: dict[str, dict[str, Any]] = {  # by section
     "mend": {"layers": (2, 3), "rank": 4},
     "kn": {"steps": 4},
     "grace": {"layers": (2,), "num_steps": 8, "lr": 0.5, "epsilon": 0.01},
+    "memoir": {
+        "layers": (2,),
+        "mask_share": 0.25,
+        "num_steps": 8,
+        "held_out": 40,
+        "context_template_length_params": (),
+    },
     "incontext": {},
     "ike": {"k": 2},
     "memory": {},
@@ -102,7 +116,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
         parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
         parts["targets"] = more.pop("targets", "new")
         values = {**VALUES[row.section], **row.values, **more}
-        if row.section in ("rome", "memit", "alphaedit", "emmet"):
+        if row.section in ("rome", "memit", "alphaedit", "encore", "emmet"):
             flat = ContextTemplates((CONTEXTS,))
             grouped = ContextTemplates((CONTEXTS[:1], CONTEXTS[1:]))
             parts["contexts"] = grouped if row.editor_class.grouped else flat
@@ -115,7 +129,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
                 values = {"nullspace_threshold": median, **values}
         elif row.section == "mend":
             parts["network"] = untrained_network(lm, values["rank"])
-        elif row.section == "kn":
+        elif row.section in ("kn", "memoir"):
             parts = {"contexts": ContextTemplates((CONTEXTS,))}
         elif not row.loss:
             parts = {}

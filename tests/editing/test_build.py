@@ -29,7 +29,7 @@ def test_every_preset_is_valid_and_says_where_it_comes_from(path) -> None:
     blocks = yaml.safe_load(path.read_text())["configuration"]["blocks"]
     places = {e: e if e in known else entry.section for e, entry in EDITORS.items()}
     of_any_model = {"incontext", "ike", "memory", "simie"}
-    of_some_models = {"grace", "emmet", "ultraedit", "lora", "ftbf"}
+    of_some_models = {"grace", "memoir", "encore", "emmet", "ultraedit", "lora", "ftbf"}
     assert set(places.values()) - set(known) <= {*of_some_models, *of_any_model}
     for editor, entry in EDITORS.items():
         if places[editor] not in known:

@@ -22,7 +22,8 @@ from helpers.editing.demonstrations import (
 )
 from helpers.editing.edit import Edit, EditChain, EditError
 from helpers.editing.editors import EditorError
-from helpers.editing.grace import Codebook, Entry, Grace, NearestKey, last_inputs, with_entry
+from helpers.editing.gated import queries_of_prompts
+from helpers.editing.grace import Codebook, Entry, Grace, NearestKey, with_entry
 from helpers.editing.in_context import ContextEdit
 from helpers.editing.interventions import Gate, LowRank
 from helpers.editing.memory import MemoryEdit
@@ -46,7 +47,7 @@ ARCHITECTURES = [
     "falcon",
     "phi3",
 ]
-NEW_KINDS = ["grace", "in-context", "ike", "memory-bm25", "memory-hidden"]
+NEW_KINDS = ["grace", "memoir", "in-context", "ike", "memory-bm25", "memory-hidden"]
 QUESTIONS = [
     Question("the sea", ("is blue", "is wide and deep", "lies here")),
     Question("the sea of", ("Norway", "a man")),
@@ -272,7 +273,7 @@ def test_in_half_precision_grace_keys_are_those_of_each_prompt_alone(
     editor = make_editor("grace", lm, num_steps=1, epsilon=1e-6)
     *_, total = editor.edit_sequentially(requests)
     for number, (request, edit) in enumerate(zip(requests, editor.edit(requests), strict=True)):
-        alone = last_inputs(lm, [request.text], editor.module_name)
+        alone = queries_of_prompts(lm, [request.text], editor.module_name, NearestKey)
         assert (edit.gate.keys == alone).all()
         ((entry, _),) = edit.recognised(lm, [request.text])
         assert entry == 0
@@ -427,12 +428,12 @@ def test_a_file_that_is_not_there_and_a_kind_that_is_not_listed_are_one_line(
 class Unlucky(Grace):
     """GRACE that gives up the request about Bach."""
 
-    def _values(self, rows):
-        values = super()._values(rows)
-        for row, value in zip(rows, values, strict=True):
-            if "Bach" in row.record:
-                value.failure = "out of luck"
-        return values
+    def train(self, edit, requests, rows):
+        trained_values = super().train(edit, requests, rows)
+        for request, trained in zip(requests, trained_values, strict=True):
+            if request.subject == "Bach":
+                trained.failure = "out of luck"
+        return trained_values
 
 
 def test_a_sequence_whose_latest_request_failed_has_not_failed(tiny, make_editor) -> None:
@@ -449,6 +450,20 @@ def test_a_sequence_whose_latest_request_failed_has_not_failed(tiny, make_editor
     (given_up,) = editor.edit([bach])
     assert given_up.failed
     assert not ContextEdit("It is so.\n").then(given_up).failed
+
+
+def test_a_value_that_is_not_finite_is_given_up(tiny, make_editor, requests, monkeypatch) -> None:
+    train = Grace.train
+
+    def overflowing(editor, edit, requests, rows):
+        trained_values = train(editor, edit, requests, rows)
+        trained_values[0].tensor[0] = float("inf")
+        return trained_values
+
+    monkeypatch.setattr(Grace, "train", overflowing)
+    first, second = make_editor("grace", tiny("llama")).edit(requests[:2])
+    assert (first.failed, second.failed) == (True, False)
+    assert first.diagnostics["failure"] == "the update is not finite"
 
 
 def test_a_chain_recognises_what_its_gate_sees(tiny, make_editor, requests) -> None:
@@ -486,7 +501,7 @@ def test_of_two_parts_that_choose_prompts_the_later_that_recognises_one_counts()
 
 def test_no_prompts_are_recognised_as_nothing(tiny, make_editor, requests) -> None:
     lm = tiny("llama")
-    for name in ("grace", "memory-bm25", "memory-hidden"):
+    for name in ("grace", "memoir", "memory-bm25", "memory-hidden"):
         (edit,) = make_editor(name, lm).edit(requests[:1])
         assert edit.recognised(lm, []) == []
         assert edit.then(ContextEdit("It is so.\n")).recognised(lm, []) == []
@@ -529,7 +544,7 @@ def test_a_memory_takes_blanks_for_nothing(tiny, make_editor, requests, name) ->
     assert memory.found(lm, ending_with_blanks) == [[0]] * 3
 
 
-@pytest.mark.parametrize("name", ["grace", "memory-hidden"])
+@pytest.mark.parametrize("name", ["grace", "memoir", "memory-hidden"])
 def test_calls_under_an_edit_read_no_weight_again(tiny, make_editor, requests, name, monkeypatch):
     """Until one of them is written: then it is another model, which the edit refuses."""
     lm = copy.deepcopy(tiny("llama"))
@@ -549,7 +564,7 @@ def test_calls_under_an_edit_read_no_weight_again(tiny, make_editor, requests, n
     assert 0 < len(read) < len(list(lm.network.parameters()))
 
 
-@pytest.mark.parametrize("name", ["grace", "memory-hidden"])
+@pytest.mark.parametrize("name", ["grace", "memoir", "memory-hidden"])
 def test_keys_of_another_model_are_refused(tiny, make_editor, requests, name) -> None:
     (edit,) = make_editor(name, tiny("llama")).edit(requests[:1])
     other = tiny("llama", seed=1)
