@@ -1,12 +1,13 @@
 """``python -m tools.deviations``: write docs/deviations.md, what public code does differently from its paper.
 
 A record has the switch that repeats the difference here, a field and its value in the editor's
-hyperparameters, where there is one, and what it changes in our numbers. ``tests/test_deviations.py`` holds
-the page to the records, and the records to the editors' hyperparameters.
+hyperparameters, where there is one, and what it changes in our numbers.
+``tests/editing/test_deviations.py`` holds the page to the records, and these to the hyperparameters.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ class Switch:
     @property
     def words(self) -> str:
         """As a params file has it."""
-        text = {None: "null", True: "true", False: "false"}.get(self.value, self.value)
+        text = self.value if isinstance(self.value, str) else json.dumps(self.value)
         return f"`{self.editor}`: `{self.field}: {text}`"
 
 
@@ -84,9 +85,9 @@ class Deviation:
 def identity_words(name: str) -> str:
     """A row of the identities, and the difference that a test holds it to."""
     (identity,) = (row for row in IDENTITIES if row.name == name)
-    bound = f"difference below {identity.tolerance:g}"
+    bound = f"relative difference below {identity.tolerance:.0e}"
     if identity.differs is not None:
-        bound = f"difference above {identity.differs:g} of the norm"
+        bound = f"relative difference above {identity.differs:g}"
     return f"{identity.one_side} against {identity.other_side}: {bound} (identity `{name}`)"
 
 
@@ -153,7 +154,7 @@ DEVIATIONS = (
     Deviation(
         "ROME",
         "Context templates are sampled texts.",
-        "They begin with the end-of-text token; EasyEdit's begin with one of five words, as ours do by default.",
+        "They begin with the end-of-text token. EasyEdit's begin with one of five words, as ours do.",
         ("rome",),
         Switch("rome", "context_template_start", "end_of_text"),
     ),
@@ -318,7 +319,6 @@ DEVIATIONS = (
 _TITLE = """# What public code does differently from its paper
 
 <!-- made by python -m tools.deviations -->
-
 """
 _OPENING = (
     "A number of an editor is a number of an implementation. This page lists where public code departs from"
@@ -349,7 +349,7 @@ def _table(rows: Iterable[Deviation]) -> list[str]:
         if isinstance(repeated, Switch):
             default = EDITORS[repeated.editor].hyperparameters.model_fields[repeated.field].default
             implied = EDITORS[repeated.editor].values.get(repeated.field, default)
-            repeated = repeated.words + (" (default)" if implied == repeated.value else "")
+            repeated = repeated.words + (" (our default)" if implied == repeated.value else "")
         effect = row.effect_words
         if row.repeated in (ALWAYS, NEVER) and effect == NOT_MEASURED:
             effect = "–"

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.editing.editors import EDITORS
 from helpers.editing.request import EditRequest
+from helpers.editing.rows import edit_row
 from tests.editing.conftest import VALUES, assert_same
 from tools.deviations import COMMITS, DEVIATIONS, PAGE, Switch, page
 
@@ -33,8 +34,8 @@ def test_every_record_names_a_repository_with_its_commit():
 
 def test_ft_l_of_a_target_of_one_token_is_ft_m(tiny, make_editor):
     lm = tiny("llama")
-    request = EditRequest("Bach", "{} wrote", "a")
-    assert len(lm.tokenizer(" a")["input_ids"]) == 1
+    request = EditRequest("Bach", "{} (", "a")  # no blank comes before the answer
+    assert len(edit_row(lm, request).target) == 1
     (by_last,) = make_editor("ft-l", lm).edit([request])
     (by_all,) = make_editor("ft-m", lm).edit([request])
     assert_same(by_last, by_all)
