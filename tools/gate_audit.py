@@ -3,7 +3,7 @@
     python -m tools.gate_audit smollm2-135m counterfact-val
     python -m tools.gate_audit qwen2.5-coder-1.5b peak-cf --dtype bfloat16 --facts 60
 
-Each key's table is stored when it is made; the same command makes those that are missing.
+Prompts are compared a few facts at a time and kept in the store: the same command resumes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def main(
     dtype: str = "float32",
     device: str = "cpu",
     seed: int = 0,
+    results: str = "runs/results",
 ) -> None:
     """Store the audit of one model on facts of an official data set, or of a file of your own."""
     params = {
@@ -32,6 +33,7 @@ def main(
         "dtype": dtype,
         "device": device,
         "seed": seed,
+        "results": results,
     }
     print(publish_parts(publication(params), archive("gates")))
     write_list()

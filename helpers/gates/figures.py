@@ -15,64 +15,71 @@ from helpers.results.figure import figure
 from helpers.results.statistics import Estimate
 from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
 
-_CHANCE = 0.5
-Areas = dict[str, dict[int, Estimate]]  # by key and layer
+_MEASURES = {
+    "AUC": 0.5,
+    "own at 5 %": 0.05,
+}  # each with its level by chance, or for all locality prompts
+Curves = dict[str, dict[int, Estimate]]  # of a measure, by key and layer
 
 
 @figure("09_gates", of="gates", main="smollm2-135m_counterfact-val", together=True)
 def gate_panels(runs: Sequence[Run]) -> Figure:
-    """AUC of paraphrases against locality prompts by layer, a colour a key; dashed: keys without a layer."""
+    """How well keys tell paraphrases from locality prompts by layer: AUC, and recognised by their own fact
+    where 5 % of the locality prompts pass. Dashed: keys without a layer.
+    """
     datasets = list(dict.fromkeys(run.about.source["dataset"] for run in runs))
     present = {run.about.source["model"] for run in runs}
     packaged = [name for name in PACKAGED_WORDS if name in present]
     model_names = [*packaged, *sorted(present.difference(packaged))]
-    size = (2.5 * len(model_names) + 2.0, 2.1 * len(datasets) + 1.3)
+    panel_rows = len(datasets) * len(_MEASURES)
+    size = (2.4 * len(model_names) + 2.0, 1.7 * panel_rows + 1.6)
     fig, panels = plt.subplots(
-        len(datasets), len(model_names), figsize=size, sharey=True, squeeze=False
+        panel_rows, len(model_names), figsize=size, sharey=True, squeeze=False
     )
-    areas_of_runs = {run.name: areas_of(run) for run in runs}
     for axes in panels.flat:
         axes.set_visible(False)
+    areas_of_first: list[Curves] = []
     for run in runs:
-        row = datasets.index(run.about.source["dataset"])
+        curves = curves_of(run)
         column = model_names.index(run.about.source["model"])
-        _draw_areas(panels[row, column], areas_of_runs[run.name])
-        panels[row, column].set_title(run.name, fontsize=7)
-    panels[0, 0].set_ylim(0, 1)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("AUC")
+        dataset_number = datasets.index(run.about.source["dataset"])
+        for measure_number, (measure, level) in enumerate(_MEASURES.items()):
+            axes = panels[dataset_number * len(_MEASURES) + measure_number, column]
+            _draw_curves(axes, curves[measure], level)
+            axes.set_title(run.name, fontsize=7)
+            axes.set_ylabel(measure, fontsize=8)
+        if dataset_number == 0:
+            areas_of_first.append(curves["AUC"])
+    panels[0, 0].set_ylim(-0.02, 1.02)
     drawn_axes = [axes for axes in panels.flat if axes.get_visible()]
     handles, labels = drawn_axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", fontsize=7)
-    first_areas = [
-        areas_of_runs[run.name] for run in runs if run.about.source["dataset"] == datasets[0]
-    ]
     samples = "\n".join(audit_caption(run) for run in runs)
-    return with_caption(
-        fig,
-        _areas_in_words(datasets[0], first_areas),
-        f"{samples}\n95 % intervals: bootstrap over facts; 0.5 is chance",
+    note = (
+        "95 % intervals (AUC: bootstrap over facts); grey: chance, or the share of locality prompts"
     )
+    return with_caption(fig, _areas_in_words(datasets[0], areas_of_first), f"{samples}\n{note}")
 
 
-def areas_of(run: Run) -> Areas:
-    """The areas of a run by key and layer."""
-    areas: Areas = {}
+def curves_of(run: Run) -> dict[str, Curves]:
+    """The measures of a run that the figure shows."""
+    curves: dict[str, Curves] = {measure: {} for measure in _MEASURES}
     for key, layer, measures in measures_of(run):
-        areas.setdefault(key, {})[layer] = measures["AUC"]
-    return areas
+        for measure, curves_of_measure in curves.items():
+            curves_of_measure.setdefault(key, {})[layer] = measures[measure]
+    return curves
 
 
-def _draw_areas(axes: Axes, areas: Areas) -> None:
+def _draw_curves(axes: Axes, curves: Curves, level: float) -> None:
     """A line for each key with layers, a dashed level for each without."""
     axes.set_visible(True)
-    axes.axhline(_CHANCE, color="0.5", linewidth=0.8)
-    layers = sorted({layer for by_layer in areas.values() for layer in by_layer if layer >= 0})
+    axes.axhline(level, color="0.5", linewidth=0.8)
+    layers = sorted({layer for by_layer in curves.values() for layer in by_layer if layer >= 0})
     for number, (key, label) in enumerate(KEY_LABELS.items()):
-        if key not in areas:
+        if key not in curves:
             continue
         colour = PALETTE[number]
-        by_layer = areas[key]
+        by_layer = curves[key]
         if min(by_layer) < 0:
             axes.axhline(by_layer[min(by_layer)].mean, color=colour, linestyle="--", label=label)
             continue
@@ -88,11 +95,10 @@ def _draw_areas(axes: Axes, areas: Areas) -> None:
             markersize=4,
             label=label,
         )
-    axes.set_xticks(range(len(layers)), [str(layer) for layer in layers])
-    axes.set_xlabel("layer", fontsize=8)
+    axes.set_xticks(range(len(layers)), [f"layer {layer}" for layer in layers], fontsize=7)
 
 
-def _areas_in_words(dataset: str, areas_of_models: Sequence[Areas]) -> str:
+def _areas_in_words(dataset: str, areas_of_models: Sequence[Curves]) -> str:
     """The range of each key's areas over models and layers."""
     ranges = []
     for key, label in KEY_LABELS.items():

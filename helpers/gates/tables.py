@@ -110,6 +110,7 @@ def gate_audit_table(*runs: Run) -> ShownTable:
 
 def audit_caption(run: Run) -> str:
     """What a run's tables are of."""
-    drawn = run.about.caption
-    sample = f"{drawn['facts']} facts, drawn by seed {drawn['seed']}"
+    facts = run.about.caption["facts"]
+    seed = run.about.caption["seed"]
+    sample = f"{facts} facts, drawn by seed {seed}"
     return caption(run.about.source, str(run.about.source["dataset"]), sample)

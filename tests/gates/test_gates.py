@@ -10,7 +10,6 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from helpers.editing.grace import last_inputs
 from helpers.editing.masks import mask_overlap, top_columns
 from helpers.editing.memory import Memory, MemoryHyperparameters
 from helpers.facts.fact import Fact
@@ -19,10 +18,12 @@ from helpers.gates.audit import GateAudit, drawn_facts, publication
 from helpers.gates.figures import gate_panels
 from helpers.gates.keys import LAYER_KEYS, WORD_KEYS, word_nearness
 from helpers.gates.tables import clustered_area, gate_audit_table, key_measures
+from helpers.models import LanguageModel
 from helpers.models.hooks import record
 from helpers.peak.gates import area_under_curve
 from helpers.results.archive import Archive
 from helpers.results.publish import publish_parts
+from helpers.results.store import ResultsStore
 
 FACTS = [
     Fact("Mars", "{} is a planet near", "Venus", ("A planet near {} is",), ("Peru is near",)),
@@ -33,6 +34,15 @@ FACTS = [
 
 def prompts_of(rows: list[tuple[int, float]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["case_id", "nearness"])
+
+
+def inputs_of(lm: LanguageModel, text: str, layer: int) -> torch.Tensor:
+    """What enters a layer's second MLP matrix in a text that the network runs by itself [tokens, in]."""
+    module_name = lm.layout.mlp_out(layer)
+    ids = torch.tensor([lm.tokenizer(text)["input_ids"]])
+    with record(lm, inputs=[module_name]) as recorded:
+        lm.network(ids)
+    return recorded[module_name][0]
 
 
 def test_masks_hold_the_largest_values_and_share_columns() -> None:
@@ -95,16 +105,18 @@ def test_words_are_near_where_they_are_shared_and_the_subject_is_named() -> None
 
 
 @pytest.fixture
-def audited(tiny) -> GateAudit:
-    return GateAudit(tiny("llama"), dict(enumerate(FACTS)))
+def audited(tiny, tmp_path) -> GateAudit:
+    results = ResultsStore(tmp_path / "store").open({})
+    return GateAudit(tiny("llama"), dict(enumerate(FACTS)), results)
 
 
 def test_every_prompt_has_its_nearest_fact_by_every_key(audited) -> None:
-    assert len(audited.prompts) == 3 + 2 + 4
+    prompts = audited.prompts_of(range(3))
+    assert len(prompts) == 3 + 2 + 4
     for key in (*LAYER_KEYS, *WORD_KEYS):
         table = audited.table(key)
         layers = len(audited.layers) if key in LAYER_KEYS else 1
-        assert len(table) == layers * len(audited.prompts)
+        assert len(table) == layers * len(prompts)
         assert set(table["entry"]) <= {-1, 0, 1, 2}
         own = table[table["role"] == "edit"]
         if key in ("last", "subject", "mask", "bm25", "bm25-subject"):
@@ -118,32 +130,28 @@ def test_every_prompt_has_its_nearest_fact_by_every_key(audited) -> None:
 def test_keys_are_those_of_the_editors(audited) -> None:
     """GRACE's distance and the memory's cosine, each prompt alone; the subject's by a plain loop."""
     lm = audited.lm
-    texts = audited.prompts["text"].tolist()
+    texts = audited.prompts_of(range(3))["text"].tolist()
+    nearness = audited.nearness(texts)
     layer = audited.layers[-1]
     requests = [fact.request for fact in FACTS]
-    module_name = lm.layout.mlp_out(layer)
-    keys = last_inputs(lm, [request.text for request in requests], module_name)
-    by_grace = -torch.cdist(last_inputs(lm, texts, module_name), keys).numpy()
-    np.testing.assert_allclose(audited._layer_nearness[layer]["last"], by_grace, atol=1e-4)
+    keys = torch.stack([inputs_of(lm, request.text, layer)[-1] for request in requests])
+    queries = torch.stack([inputs_of(lm, text, layer)[-1] for text in texts])
+    by_grace = -torch.cdist(queries, keys).numpy()
+    np.testing.assert_allclose(nearness["last", layer], by_grace, atol=1e-4)
     settings = MemoryHyperparameters(retriever="hidden", relative_layer=layer / lm.layout.blocks)
     memory = Memory(lm, settings)._memory(None, requests, "")
     by_memory = memory.scores(lm, texts)
-    np.testing.assert_allclose(audited._layer_nearness[layer]["hidden"], by_memory, atol=1e-4)
+    np.testing.assert_allclose(nearness["hidden", layer], by_memory, atol=1e-4)
 
 
 def test_the_subjects_key_is_compared_with_every_token_but_the_first(audited) -> None:
     lm = audited.lm
     layer = audited.layers[0]
-    module_name = lm.layout.mlp_out(layer)
-    (key,) = last_inputs(lm, ["The shore of Lake Chad"], module_name)
+    key = inputs_of(lm, "The shore of Lake Chad", layer)[-1]
     text = "It rained. Lake Chad touches"
-    ids = torch.tensor([lm.tokenizer(text)["input_ids"]])
-    with record(lm, inputs=[module_name]) as recorded:
-        lm.network(ids)
-    by_token = (recorded[module_name][0] - key).norm(dim=-1)  # [tokens]
-    row = audited.prompts["text"].tolist().index(text)
-    nearness = audited._layer_nearness[layer]["subject"][row, 1]
-    assert nearness == pytest.approx(-float(by_token[1:].min()), abs=1e-4)
+    by_token = (inputs_of(lm, text, layer) - key).norm(dim=-1)  # [tokens]
+    nearness = audited.nearness([text, "Peru is near"])["subject", layer]
+    assert nearness[0, 1] == pytest.approx(-float(by_token[1:].min()), abs=1e-4)
 
 
 def test_a_run_is_published_resumed_tabled_and_drawn(tiny, tmp_path, monkeypatch) -> None:
@@ -161,14 +169,17 @@ def test_a_run_is_published_resumed_tabled_and_drawn(tiny, tmp_path, monkeypatch
         "dtype": "float32",
         "device": "cpu",
         "seed": 0,
+        "results": str(tmp_path / "store"),
     }
     archive = Archive(tmp_path / "gates")
     folder = publish_parts(publication(params), archive)
     assert folder.name == "tiny-llama_mine"
     run = archive.get(folder.name)
     assert list(run.tables) == [*LAYER_KEYS, *WORD_KEYS]
-    monkeypatch.setattr(GateAudit, "table", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(GateAudit, "_made", lambda *_: pytest.fail("made again"))
     publish_parts(publication(params), archive)
+    again = publish_parts(publication(params), Archive(tmp_path / "again"))  # from the store
+    assert (again / "last.parquet").read_bytes() == (folder / "last.parquet").read_bytes()
     shown = gate_audit_table(run)
     assert len(shown.table) == len(LAYER_KEYS) * 3 + len(WORD_KEYS)
     fig = gate_panels([run])
