@@ -24,8 +24,9 @@ Curves = dict[str, dict[int, Estimate]]  # of a measure, by key and layer
 
 @figure("09_gates", of="gates", main="smollm2-135m_counterfact-val", together=True)
 def gate_panels(runs: Sequence[Run]) -> Figure:
-    """How well keys tell paraphrases from locality prompts by layer: AUC, and recognised by their own fact
-    where 5 % of the locality prompts pass. Dashed: keys without a layer.
+    """Keys of gates by layer: AUC, and paraphrases recognised as their own fact where 5 % of others pass.
+
+    Others are locality prompts; dashed levels are keys without a layer.
     """
     datasets = list(dict.fromkeys(run.about.source["dataset"] for run in runs))
     present = {run.about.source["model"] for run in runs}
@@ -55,9 +56,7 @@ def gate_panels(runs: Sequence[Run]) -> Figure:
     handles, labels = drawn_axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", fontsize=7)
     samples = "\n".join(audit_caption(run) for run in runs)
-    note = (
-        "95 % intervals (AUC: bootstrap over facts); grey: chance, or the share of locality prompts"
-    )
+    note = "95 % intervals (AUC: bootstrap over facts); grey: chance, or the 5 %; dashed: no layer"
     return with_caption(fig, _areas_in_words(datasets[0], areas_of_first), f"{samples}\n{note}")
 
 
