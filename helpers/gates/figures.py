@@ -46,7 +46,7 @@ def gate_panels(runs: Sequence[Run]) -> Figure:
         dataset_number = datasets.index(run.about.source["dataset"])
         for measure_number, (measure, level) in enumerate(_MEASURES.items()):
             axes = panels[dataset_number * len(_MEASURES) + measure_number, column]
-            _draw_curves(axes, curves[measure], level)
+            _draw_keys_by_layer(axes, curves[measure], level)
             axes.set_title(run.name, fontsize=7)
             axes.set_ylabel(measure, fontsize=8)
         if dataset_number == 0:
@@ -69,7 +69,7 @@ def curves_of(run: Run) -> dict[str, Curves]:
     return curves
 
 
-def _draw_curves(axes: Axes, curves: Curves, level: float) -> None:
+def _draw_keys_by_layer(axes: Axes, curves: Curves, level: float) -> None:
     """A line for each key with layers, a dashed level for each without."""
     axes.set_visible(True)
     axes.axhline(level, color="0.5", linewidth=0.8)
