@@ -15,6 +15,7 @@ import pandas as pd
 from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
 from helpers.editing.editors import fairer
+from helpers.gates.tables import audit_caption, gate_audit_table
 from helpers.klob import tables as klob
 from helpers.peak.ablations import (
     by_label,
@@ -270,6 +271,13 @@ TABLES = {
         of="placebo",
     ),
     "gates": _peak("After which prompts edits act that change no weights", gate_table),
+    "gate_audit": PublishedTable(
+        "Which keys tell a fact's paraphrases from locality prompts, before any edit",
+        gate_audit_table,
+        of="gates",
+        several=True,
+        caption=audit_caption,
+    ),
     "sequences": _ablation(
         "Edits one upon the other: the records edited so far, after n edits", _sequences_by_length
     ),

@@ -43,6 +43,7 @@ from helpers.editing.edit import EditError
 from helpers.editing.gated import GatedEdit, GatedEditor, Trained
 from helpers.editing.held_out import check_held_out, first_held_out, held_out_digest
 from helpers.editing.interventions import Gate
+from helpers.editing.masks import top_columns
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow, prompts_in_contexts
@@ -75,9 +76,10 @@ class BestMask(Gate):
 
     def hashed(self, queries: Tensor) -> Tensor:
         """The masks, boolean [n, in], of prompts' mean inputs [n, in]."""
-        largest = (queries.float() - self.center).abs().topk(self.mask_size, dim=1).indices
-        masks = torch.zeros(queries.shape, dtype=torch.bool, device=queries.device)
-        return masks.scatter(1, self.permutation[largest], True)
+        largest = top_columns(queries.float() - self.center, self.mask_size)
+        masks = torch.zeros_like(largest)
+        masks[:, self.permutation] = largest
+        return masks
 
     def overlaps(self, queries: Tensor) -> Tensor:
         """How many columns each prompt's mask shares with each stored one [n, entries], as floats."""

@@ -1,0 +1,108 @@
+"""The audit of gates as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.gates.tables import KEY_LABELS, audit_caption, measures_of
+from helpers.peak.figures import rows_of_estimates
+from helpers.results.archive import PACKAGED_WORDS, Run
+from helpers.results.figure import figure
+from helpers.results.statistics import Estimate
+from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
+
+_MEASURES = {
+    "AUC": 0.5,
+    "own at 5 %": 0.05,
+}  # each with its level by chance, or for all locality prompts
+Curves = dict[str, dict[int, Estimate]]  # of a measure, by key and layer
+
+
+@figure("09_gates", of="gates", main="smollm2-135m_counterfact-val", together=True)
+def gate_panels(runs: Sequence[Run]) -> Figure:
+    """Keys of gates by layer: AUC, and paraphrases recognised as their own fact where 5 % of others pass.
+
+    Others are locality prompts; dashed levels are keys without a layer.
+    """
+    datasets = list(dict.fromkeys(run.about.source["dataset"] for run in runs))
+    present = {run.about.source["model"] for run in runs}
+    packaged = [name for name in PACKAGED_WORDS if name in present]
+    model_names = [*packaged, *sorted(present.difference(packaged))]
+    panel_rows = len(datasets) * len(_MEASURES)
+    size = (2.4 * len(model_names) + 2.0, 1.7 * panel_rows + 1.6)
+    fig, panels = plt.subplots(
+        panel_rows, len(model_names), figsize=size, sharey=True, squeeze=False
+    )
+    for axes in panels.flat:
+        axes.set_visible(False)
+    areas_of_first: list[Curves] = []
+    for run in runs:
+        curves = curves_of(run)
+        column = model_names.index(run.about.source["model"])
+        dataset_number = datasets.index(run.about.source["dataset"])
+        for measure_number, (measure, level) in enumerate(_MEASURES.items()):
+            axes = panels[dataset_number * len(_MEASURES) + measure_number, column]
+            _draw_keys_by_layer(axes, curves[measure], level)
+            axes.set_title(run.name, fontsize=7)
+            axes.set_ylabel(measure, fontsize=8)
+        if dataset_number == 0:
+            areas_of_first.append(curves["AUC"])
+    panels[0, 0].set_ylim(-0.02, 1.02)
+    drawn_axes = [axes for axes in panels.flat if axes.get_visible()]
+    handles, labels = drawn_axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside right center", fontsize=7)
+    samples = "\n".join(audit_caption(run) for run in runs)
+    note = "95 % intervals (AUC: bootstrap over facts); grey: chance, or the 5 %; dashed: no layer"
+    return with_caption(fig, _areas_in_words(datasets[0], areas_of_first), f"{samples}\n{note}")
+
+
+def curves_of(run: Run) -> dict[str, Curves]:
+    """The measures of a run that the figure shows."""
+    curves: dict[str, Curves] = {measure: {} for measure in _MEASURES}
+    for key, layer, measures in measures_of(run):
+        for measure, curves_of_measure in curves.items():
+            curves_of_measure.setdefault(key, {})[layer] = measures[measure]
+    return curves
+
+
+def _draw_keys_by_layer(axes: Axes, curves: Curves, level: float) -> None:
+    """A line for each key with layers, a dashed level for each without."""
+    axes.set_visible(True)
+    axes.axhline(level, color="0.5", linewidth=0.8)
+    layers = sorted({layer for by_layer in curves.values() for layer in by_layer if layer >= 0})
+    for number, (key, label) in enumerate(KEY_LABELS.items()):
+        if key not in curves:
+            continue
+        colour = PALETTE[number]
+        by_layer = curves[key]
+        if min(by_layer) < 0:
+            axes.axhline(by_layer[min(by_layer)].mean, color=colour, linestyle="--", label=label)
+            continue
+        estimates = rows_of_estimates((by_layer[layer] for layer in sorted(by_layer)), scale=1)
+        shift = 0.06 * (number - 1.5)  # so that intervals of several keys stay apart
+        tick_positions = [layers.index(layer) + shift for layer in sorted(by_layer)]
+        draw_intervals(
+            axes,
+            tick_positions,
+            estimates,
+            color=colour,
+            marker=MARKERS[number],
+            markersize=4,
+            label=label,
+        )
+    axes.set_xticks(range(len(layers)), [f"layer {layer}" for layer in layers], fontsize=7)
+
+
+def _areas_in_words(dataset: str, areas_of_models: Sequence[Curves]) -> str:
+    """The range of each key's areas over models and layers."""
+    ranges = []
+    for key, label in KEY_LABELS.items():
+        means = [area.mean for areas in areas_of_models for area in areas.get(key, {}).values()]
+        if means:
+            low, high = f"{min(means):.2f}", f"{max(means):.2f}"
+            ranges.append(f"{label} {low}" if low == high else f"{label} {low}–{high}")
+    return f"AUC on {dataset}, over models and layers: {'; '.join(ranges)}"
