@@ -217,8 +217,7 @@ class EditBatch:
     ) -> None:
         """Run once what no edit can change; ``entering`` is what enters the block, where it is known.
 
-        So are the ``teachers``.
-
+        ``teachers`` are known where they were made for an earlier batch of the same rows.
         ``side_by_side`` puts all edits into one row where attention goes by tiles. Without them the masks
         of a long row cost more than is saved.
         """
@@ -295,6 +294,7 @@ class EditBatch:
         )
         self._excluded_tokens = self._tensor([token.excluded_token for _, token in distilled])
         self._teacher = torch.cat(self.teachers)  # [distilled tokens of all rows, vocabulary]
+        self.teachers = list(self._teacher.split([len(teacher) for teacher in self.teachers]))
         self._readout = Readout(
             self.rows, positions, kl_positions, distilled_positions, self._answer_layout
         )

@@ -235,7 +235,7 @@ class PeakSequence:
         total = self._cumulative(earlier, [self.run.request(record) for record in records])
         with kept_whole(evaluation.results.folder / _EDIT) as scratch:
             total.save(scratch)
-        return evaluation.score(records, total)
+        return {**evaluation.score(records, total), **evaluation.probe_table(records)}
 
     def _cumulative(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> Edit:
         """The edit after all requests, made on from the last earlier checkpoint that is intact."""

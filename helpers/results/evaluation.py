@@ -322,9 +322,9 @@ class Evaluation(Generic[Case]):
         diagnostics = diagnostics_table(cases, edits)
         if self.benchmark.finite:
             diagnostics = flag_unusable(diagnostics, tables["scores"], self.benchmark.finite)
-        return {**tables, "edits": diagnostics, **self._probe_table(cases)}
+        return {**tables, "edits": diagnostics, **self.probe_table(cases)}
 
-    def _probe_table(self, cases: Sequence[Case]) -> Tables:
+    def probe_table(self, cases: Sequence[Case]) -> Tables:
         """With icd the table "probes": the texts that train, and those that score, of each case."""
         assert self.editor is not None
         icd = self.editor.icd

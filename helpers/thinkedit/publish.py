@@ -76,7 +76,11 @@ def runs_of(
     edits: Sequence[EditedGraph],
     probes_shown: Mapping[int, Sequence[TrainingProbe]],
 ) -> list[ThinkEditRun]:
-    """A run for each estimator that the parameters name; ``probes_shown`` are of ``split_graphs``."""
+    """A run for each estimator that the parameters name; of edits with ``probes_shown``, if any has some.
+
+    Rivals and neighbours are of all ``edits``.
+    """
+    edited = [edit for edit in edits if edit.case_id in probes_shown] if probes_shown else edits
     drawn = {"temperature": params["temperature"], "seed": params["seed"]}
     if params["max_new_tokens"]:
         drawn["max_new_tokens"] = params["max_new_tokens"]
@@ -85,7 +89,7 @@ def runs_of(
     return [
         ThinkEditRun(
             lm,
-            edits[: params["first"]],
+            edited[: params["first"]],
             universe=edits,
             aliases=load_aliases(params["benchmark"]),
             store=ResultsStore(RUNS / "results"),

@@ -4,7 +4,7 @@ The facts about the edited subject that begin longer chains are what a consisten
 edited one: were they still true, the original answer would follow from them. Half of them, drawn at random by
 the edit's number, are *shown*: as ``chain`` probes, each with the new fact and the facts that remain on its
 chain as the context. Chains that begin with one of them are scored for no method; the graph without them is
-what is scored.
+what is scored. A published run makes the edits of which something is shown.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def chain_probe(edit: EditedGraph, chain: Chain) -> TrainingProbe:
 def split_graphs(
     edits: Sequence[EditedGraph],
 ) -> tuple[list[EditedGraph], dict[int, tuple[TrainingProbe, ...]]]:
-    """The graphs that are scored, and each edit's probes by its ``case_id``."""
+    """The graphs that are scored, and by its ``case_id`` the probes of each edit that has any."""
     splits = [split_graph(edit) for edit in edits]
-    probes_by_case = {split.scored.case_id: split.probes for split in splits}
+    probes_by_case = {split.scored.case_id: split.probes for split in splits if split.probes}
     return [split.scored for split in splits], probes_by_case
 
 

@@ -14,6 +14,7 @@ from helpers.peak.metrics import metrics_table
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, PeakSequence
 from helpers.peak.shown import split_record
+from helpers.records import comparable
 from helpers.results.store import ResultsStore
 
 
@@ -34,15 +35,26 @@ def run(tiny, tmp_path, data):
 
 
 def test_each_list_is_split_and_the_rest_stays():
+    larger_halves = set()
     for record in load_peak("peak-mini-cf").records:
         split = split_record(record)
         for name in ("correct", "hard_false"):
             shown, unshown = getattr(split.shown, name), getattr(split.unshown, name)
             assert sorted((*shown, *unshown)) == sorted(getattr(record, name))
-            assert len(unshown) - len(shown) in (0, 1)
+            assert unshown
+            if len(set(map(comparable, (*shown, *unshown)))) == len((*shown, *unshown)) > 1:
+                larger_halves.add(len(unshown) - len(shown))
         for half in (split.shown, split.unshown):
             assert replace(half, correct=record.correct, hard_false=record.hard_false) == record
         assert split == split_record(record)
+    assert larger_halves == {-1, 0, 1}
+
+
+def test_names_that_are_alike_are_in_one_half_and_one_alone_is_scored(data):
+    record = replace(data.records[0], correct=("Nile", "nile", "Rhine"), hard_false=("Oder",))
+    split = split_record(record)
+    assert {"Nile", "nile"} in (set(split.shown.correct), set(split.unshown.correct))
+    assert (split.shown.hard_false, split.unshown.hard_false) == ((), ("Oder",))
 
 
 def test_without_the_split_a_method_with_icd_is_refused_before_it_edits(run, editor, monkeypatch):

@@ -10,7 +10,10 @@ from helpers import UserError
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.icd import Icd
 from helpers.editing.rome import Rome
+from helpers.params import defaults_of
+from helpers.paths import NOTEBOOKS
 from helpers.results.store import ResultsStore
+from helpers.thinkedit import publish
 from helpers.thinkedit.knowgic import Chain, ChainFact, EditedGraph, load_edited_graphs
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.shown import chain_probe, split_graph, split_graphs
@@ -57,6 +60,22 @@ def test_a_shown_fact_begins_no_chain_that_is_scored():
         left = {chain.facts[0].key for chain in split.scored.chains if len(chain) > 1}
         assert len(left) == len(first_facts) - len(first_facts) // 2
         assert replace(split.scored, chains=edit.chains) == edit
+
+
+def test_a_published_run_makes_the_edits_of_which_something_is_shown(tiny, monkeypatch):
+    unsplit = replace(EDIT, case_id=4, chains=EDIT.chains[:2])  # one first fact alone
+    scored, probes = split_graphs([EDIT, unsplit])
+    assert [edit.case_id for edit in scored] == [3, 4]
+    assert scored[1] == unsplit
+    assert set(probes) == {3}
+    monkeypatch.setattr(publish, "load_aliases", lambda _: {})
+    params = defaults_of(NOTEBOOKS / "06_thinkedit_case_study.ipynb")
+    assert params["shown_half"] is False
+    (run,) = publish.runs_of(params, tiny("llama"), scored, probes)
+    assert (list(run.edits), run.universe) == (scored[:1], scored)
+    assert run.request(scored[0]).probes == probes[3]
+    (plain_run,) = publish.runs_of(params, tiny("llama"), scored, {})
+    assert plain_run.edits == scored
 
 
 def test_a_run_trains_on_what_it_does_not_score(tiny, editor, tmp_path):
