@@ -39,9 +39,9 @@ class LossEditor(Editor):
     lm: LanguageModel
     hyperparameters: LossHyperparameters
     app: App | None = None
-    icd: Icd | None = None
     targets: str = "new"
     progress: bool = False
+    icd: Icd | None = None
     token_budget: ClassVar[int]  # of a batch
     versioned_parts = ("loss",)
 

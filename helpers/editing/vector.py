@@ -71,10 +71,10 @@ class VectorEditor(Editor):
     contexts: ContextTemplates
     second_moments: Mapping[int, SecondMoment] = field(default_factory=dict)  # by edited layer
     app: App | None = None
-    icd: Icd | None = None
     targets: str = "new"
     progress: bool = False
     memo: Memo | None = field(default=None, repr=False)  # vectors of the unedited model
+    icd: Icd | None = None
 
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
