@@ -144,8 +144,9 @@ class BenchmarkParams(NotebookParams):
         super().check(file, published=published)
 
     def _check_others(self) -> None:
-        for name in ("keep", "placebo"):
-            if self.values[name] not in (None, []):
+        no_values: dict[str, Any] = {"keep": None, "placebo": [], "shown_half": False}
+        for name, no_value in no_values.items():
+            if self.values[name] != no_value:
                 raise UserError(f"{name}: leave it out, dataset {self.values['dataset']} has none")
 
     def _check_cases(self) -> None:

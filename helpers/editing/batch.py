@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from helpers.editing.app import AnswerScores, App, app_terms
+from helpers.editing.icd import Icd, divergences
 from helpers.editing.rows import EditRow, check_record_length
+from helpers.editing.teacher import teacher_probabilities
 from helpers.models import LanguageModel
 from helpers.models.forest import PackedRows
 from helpers.models.forward import (
@@ -45,6 +47,8 @@ class Reading:
     )
     correct: AnswerScores  # mean-token log-probabilities, padded [rows, m]
     false: AnswerScores  # [rows, n]
+    # At the tokens of the training probes' answers, of all rows [tokens, vocabulary].
+    distilled_log_probabilities: Tensor
 
     def _kl_rows(self, index: Tensor | slice) -> Tensor:
         if not len(self.kl_log_probabilities):  # no row has a KL prompt
@@ -52,12 +56,13 @@ class Reading:
         return self.kl_log_probabilities.detach()[index]
 
     def rows(self, index: Tensor | slice = slice(None)) -> Reading:
-        """The reading of the rows in ``index``, without gradients."""
+        """The reading of the rows in ``index``, without gradients and without the training probes."""
         return Reading(
             nll=self.nll.detach()[index],
             kl_log_probabilities=self._kl_rows(index),
             correct=AnswerScores(self.correct.values.detach()[index], self.correct.real[index]),
             false=AnswerScores(self.false.values.detach()[index], self.false.real[index]),
+            distilled_log_probabilities=self.distilled_log_probabilities.detach()[:0],
         )
 
 
@@ -101,8 +106,8 @@ class Readout:
     """Turns a batch's hidden states into a ``Reading``. What it reads is found once, for all passes.
 
     A loss reads the vocabulary head at few positions, often the same ones for several answers. The head,
-    which costs most, runs once per distinct position; ``token_head_rows`` and ``kl_head_rows`` hold which of
-    its rows belongs to whom.
+    which costs most, runs once per distinct position; ``token_head_rows`` and ``distribution_head_rows`` hold
+    which of its rows belongs to whom: of the latter first the KL prompts, then the training probes' tokens.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Readout:
         rows: Sequence[EditRow],
         positions: np.ndarray,
         kl_positions: Tensor,
+        distilled_positions: Tensor,
         layout: AnswerLayout,
     ) -> None:
         """Find all that is read. ``positions`` [rows, nodes] are nodes' in the flattened hidden states."""
@@ -122,10 +128,11 @@ class Readout:
         token_positions = torch.tensor(
             [prediction.position for prediction in predicted], device=device
         )
-        read_positions = torch.cat([token_positions, kl_positions])
+        read_positions = torch.cat([token_positions, kl_positions, distilled_positions])
         self.positions, head_rows = read_positions.unique(return_inverse=True)
         self.token_head_rows = head_rows[: len(token_positions)]
-        self.kl_head_rows = head_rows[len(token_positions) :]
+        self.distribution_head_rows = head_rows[len(token_positions) :]
+        self.kl_count = len(kl_positions)
         self.tokens = torch.tensor([prediction.token for prediction in predicted], device=device)
         self.weights = torch.tensor([prediction.weight for prediction in predicted], device=device)
         self.answer_indices = torch.tensor(
@@ -139,8 +146,12 @@ class Readout:
     def read(self, lm: LanguageModel, hidden: Tensor) -> Reading:
         """Log-probabilities of targets, answers and KL prompts from hidden states [..., width, hidden]."""
         states = hidden.flatten(0, 1).index_select(0, self.positions)
-        log_probabilities, kl_log_probabilities = vocabulary_scores(
-            lm, states, self.token_head_rows, self.tokens, distribution_rows=self.kl_head_rows
+        log_probabilities, distributions = vocabulary_scores(
+            lm,
+            states,
+            self.token_head_rows,
+            self.tokens,
+            distribution_rows=self.distribution_head_rows,
         )
         answer_count = self.row_count * self.layout.per_row
         zeros = log_probabilities.new_zeros(answer_count)
@@ -148,9 +159,10 @@ class Readout:
         target, correct, false = self.layout.split(by_answer)
         return Reading(
             nll=-target,
-            kl_log_probabilities=kl_log_probabilities,
+            kl_log_probabilities=distributions[: self.kl_count],
             correct=AnswerScores(correct, self.correct_is_real),
             false=AnswerScores(false, self.false_is_real),
+            distilled_log_probabilities=distributions[self.kl_count :],
         )
 
     @torch.no_grad()
@@ -199,6 +211,8 @@ class EditBatch:
     - ``edited_rows`` and ``edited_positions``: of each edited token, its edit, and its position in the
       flattened hidden states (rows x active);
     - ``bare_positions``: that of the subject's last token in each edit's bare prompt [edits];
+    - ``teachers``: of each edit the teacher's probabilities at its training probes' tokens
+      [tokens, vocabulary], with icd;
     - ``reference``: the first reading, of the model before this edit.
     """
 
@@ -209,10 +223,12 @@ class EditBatch:
         layer: int,
         *,
         entering: Tensor | None = None,
+        teachers: Sequence[Tensor] | None = None,
         side_by_side: bool = False,
     ) -> None:
         """Run once what no edit can change; ``entering`` is what enters the block, where it is known.
 
+        ``teachers`` are known where they were made for an earlier batch of the same rows.
         ``side_by_side`` puts all edits into one row where attention goes by tiles. Without them the masks
         of a long row cost more than is saved.
         """
@@ -224,6 +240,7 @@ class EditBatch:
         self.lengths = [(int(row.active().sum()), int((~row.active()).sum())) for row in rows]
         # The same for every reading, so that a later one can be compared with the reference.
         self._answer_layout = AnswerLayout.of(rows)
+        self.teachers = list(teacher_probabilities(lm, rows) if teachers is None else teachers)
         self.side_by_side = side_by_side and takes_tiles(lm)
         packed, constant_width, self._columns = _laid_out(lm, rows, self.lengths, self.side_by_side)
         self.active = PackedRows(
@@ -276,7 +293,22 @@ class EditBatch:
                 if row.kl_node >= 0
             ]
         )
-        self._readout = Readout(self.rows, positions, kl_positions, self._answer_layout)
+        distilled = [
+            (row_index, token) for row_index, row in enumerate(self.rows) for token in row.distilled
+        ]
+        distilled_positions = self._tensor(
+            [int(positions[row_index, token.node]) for row_index, token in distilled]
+        )
+        self._distilled_rows = self._tensor([row_index for row_index, _ in distilled])
+        self._distilled_weights = torch.tensor(
+            [token.weight for _, token in distilled], device=self.lm.device
+        )
+        self._excluded_tokens = self._tensor([token.excluded_token for _, token in distilled])
+        self._teacher = torch.cat(self.teachers)  # [distilled tokens of all rows, vocabulary]
+        self.teachers = list(self._teacher.split([len(teacher) for teacher in self.teachers]))
+        self._readout = Readout(
+            self.rows, positions, kl_positions, distilled_positions, self._answer_layout
+        )
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self.lm.device)
@@ -312,10 +344,40 @@ class EditBatch:
         )
         return {"app": app.total(terms)}
 
-    def loss_terms(self, hidden: Tensor, app: App | None = None) -> dict[str, Tensor]:
-        """The targets' negative log-likelihood, and APP's term; each [rows]."""
+    def icd_terms(self, reading: Reading, icd: Icd | None) -> dict[str, Tensor]:
+        """icd's weighted sum [rows] as the term ``icd``, where it adds anything."""
+        if icd is None or icd.inert:
+            return {}
+        assert self.reference is not None
+        mean_divergence = torch.zeros_like(reading.nll)
+        if len(self._distilled_rows):
+            of_tokens = divergences(
+                self._teacher,
+                reading.distilled_log_probabilities,
+                self._excluded_tokens,
+            )
+            mean_divergence = mean_divergence.index_add(
+                0, self._distilled_rows, of_tokens * self._distilled_weights
+            )
+        terms = app_terms(
+            reading.correct,
+            reading.false,
+            self.reference.correct.values,
+            self.reference.false.values,
+            margin=0.0,
+        )
+        return {"icd": icd.total(mean_divergence, kept_down=terms[:, 2])}
+
+    def loss_terms(
+        self, hidden: Tensor, app: App | None = None, icd: Icd | None = None
+    ) -> dict[str, Tensor]:
+        """The targets' negative log-likelihood, and the term of APP or of icd; each [rows]."""
         reading = self.read(hidden)
-        return {"nll": reading.nll, **self.app_terms(reading, app)}
+        return {
+            "nll": reading.nll,
+            **self.app_terms(reading, app),
+            **self.icd_terms(reading, icd),
+        }
 
     def keep(self, row_indices: Sequence[int]) -> None:
         """Drop all edits but these, and the columns that nobody needs any more."""
@@ -323,6 +385,7 @@ class EditBatch:
             self._keep_columns(row_indices)
         else:
             self._keep_rows(row_indices)
+        self.teachers = [self.teachers[i] for i in row_indices]
         if self.reference is not None:
             self.reference = self.reference.rows(self._tensor(row_indices))
         self._prepare_passes()

@@ -20,6 +20,7 @@ from helpers.editing.editors import (
     method_label,
     split_method,
 )
+from helpers.editing.icd import Icd
 from helpers.editing.mend import MendHyperparameters, UntrainedError, load_network, network_file
 from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.presets import (
@@ -28,6 +29,7 @@ from helpers.editing.presets import (
     WrapperHyperparameters,
     app_values,
     base_preset,
+    icd_of_preset,
     read_hyperparameters,
 )
 from helpers.models import LanguageModel
@@ -41,6 +43,7 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
     *,
     preset: Preset,
     app: App | bool | None = None,
+    icd: Icd | None = None,
     corpus: str = "self",
     seed: int = 0,
     overrides: Mapping[str, Any] | None = None,
@@ -50,27 +53,33 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
     """Assemble an editor by name.
 
     Args:
-        method: one of ``EDITORS``, as it is or with ``+app``, ``+all`` or ``+all-sum``.
+        method: one of ``EDITORS``, as it is or with ``+app``, ``+icd``, ``+all`` or ``+all-sum``.
         preset: ``paper``, ``original``, ``easyedit`` or ``tuned``, where the model's file has it;
             ``generic`` for any model; a YAML file or a dictionary with the hyperparameters.
         app: APP's coefficients; True, or ``+app`` alone, takes those of the preset.
+        icd: coefficients of ``+icd``; None takes those of the preset, or else the usual ones.
         corpus: of the second moments (``helpers.editing.corpus``).
         seed: of the context templates and the corpus.
         memo: shared by editors that are to find second moments and vectors once.
 
     Raises:
-        EditorError: an unknown editor, preset or key, or no coefficients for ``app=True``.
+        EditorError: an unknown editor, preset or key, no coefficients for ``app=True``, or two objectives.
         NetworkError: no trained network of this model for MEND.
     """
     named_editor, suffix = split_method(method)
     if app and not named_editor.loss:
         raise EditorError(f"{named_editor.label} optimises no loss that APP could join; omit APP")
     with_app = bool(app) or suffix == "app"
+    if (icd is not None and suffix != "icd") or (app and suffix == "icd"):
+        raise EditorError(
+            f"{method}: an editor has one objective; icd is that of {named_editor.name}+icd"
+        )
     given_app = app if isinstance(app, App) else None
     options = _Options(corpus, seed, progress, memo)
     if issubclass(named_editor.hyperparameters, WrapperHyperparameters):
+        given_objective = icd if suffix == "icd" else given_app or with_app
         return _wrapper(
-            named_editor, lm, preset, suffix, given_app or with_app, dict(overrides or {}), options
+            named_editor, lm, preset, suffix, given_objective, dict(overrides or {}), options
         )
     values = dict(overrides or {})
     size = _preset_size(lm)
@@ -89,9 +98,11 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
     hyperparameters = read_hyperparameters(
         named_editor.name, lm.name, preset, model_size=size, **values
     )
+    if suffix == "icd" and icd is None:
+        icd = icd_of_preset(named_editor.name, lm.name, preset, size)
     targets = suffix if suffix.startswith("all") else "new"
     parts = _EditorParts(
-        named_editor.editor_class, lm, hyperparameters, coefficients, targets, options
+        named_editor.editor_class, lm, hyperparameters, coefficients, icd, targets, options
     )
     return parts.assemble()
 
@@ -115,7 +126,7 @@ def _wrapper(
     lm: LanguageModel,
     preset: Preset,
     suffix: str,
-    app: App | bool,
+    objective: App | Icd | bool | None,
     overrides: dict[str, Any],
     options: _Options,
 ) -> Editor:
@@ -132,7 +143,8 @@ def _wrapper(
         f"{hyperparameters.base}+{suffix}",
         lm,
         preset=base_preset(named_editor.name, lm.name, preset),
-        app=app or None,
+        app=None if isinstance(objective, Icd) else objective or None,
+        icd=objective if isinstance(objective, Icd) else None,
         corpus=options.corpus,
         seed=options.seed,
         overrides=overrides,
@@ -151,6 +163,7 @@ class _EditorParts:
     lm: LanguageModel
     hyperparameters: Any
     app: App | None
+    icd: Icd | None
     targets: str
     options: _Options
 
@@ -160,6 +173,7 @@ class _EditorParts:
             "lm": lambda: self.lm,
             "hyperparameters": lambda: self.hyperparameters,
             "app": lambda: self.app,
+            "icd": lambda: self.icd,
             "targets": lambda: self.targets,
             "corpus": lambda: self.options.corpus,
             "seed": lambda: self.options.seed,
@@ -218,7 +232,8 @@ def _with_variant(editor: Editor, variant: Variant) -> Editor:
         return editor
     if isinstance(editor, Wrapper):  # what it has is that of the editor it changes
         return replace(editor, base=_with_variant(editor.base, variant))
-    part = "hyperparameters" if variant.field in DOSES else "app"
+    _, suffix = split_method(variant.method)
+    part = "hyperparameters" if variant.field in DOSES else suffix
     current_values = getattr(editor, part)
     return replace(editor, **{part: type(current_values)(**variant.changed(vars(current_values)))})  # type: ignore[type-var]
 
@@ -232,5 +247,7 @@ def check_method(method: str, model: str, preset: Preset) -> None:
         check_method(base_method, model, base_preset(named_editor.name, model, preset))
     elif suffix == "app":
         app_values(named_editor.name, model, preset)
+    elif suffix == "icd":
+        icd_of_preset(named_editor.name, model, preset)
     if isinstance(hyperparameters, MendHyperparameters):
         network_file(model, hyperparameters)

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from helpers.editing.app import App
 from helpers.editing.edit import Edit
 from helpers.editing.editors import EDITORS
+from helpers.editing.icd import Icd
 from helpers.editing.interventions import Delta
 from helpers.editing.presets import Hyperparameters, WrapperHyperparameters
 from helpers.editing.request import EditRequest
@@ -36,6 +37,7 @@ class Editor(ABC):
     lm: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
+    icd: Icd | None = None
     targets: str = "new"  # or "all" or "all-sum" (``rows.weighted_targets``)
     versioned_parts: tuple[
         str, ...
@@ -50,13 +52,15 @@ class Editor(ABC):
 
     @property
     def method(self) -> str:
-        """The name that fits its hyperparameters best, with APP or targets, e.g. ``rome+app``."""
+        """The name that fits its hyperparameters best, with APP, icd or targets, e.g. ``rome+app``."""
         values = self.hyperparameters.model_dump().items()
         rows = [row for row in EDITORS.values() if row.section == self.name]
         fitting = [row for row in rows if row.values.items() <= values]
         name = max(fitting, key=lambda row: len(row.values)).name if fitting else self.name
         if self.app:
             return f"{name}+app"
+        if self.icd:
+            return f"{name}+icd"
         return name if self.targets == "new" else f"{name}+{self.targets}"
 
     @property
@@ -99,24 +103,30 @@ class Editor(ABC):
 
     def settings(self) -> dict[str, Any]:
         """All that its edits depend on, as plain JSON values: results are keyed by it."""
-        versioned = (self.name, *self.versioned_parts, *(["app"] if self.app else []))
-        return {
-            "editor": self.name,
-            "versions": dict.fromkeys(versioned, self.version),
+        versioned = [self.name, *self.versioned_parts]
+        settings: dict[str, Any] = {
             "hyperparameters": self.hyperparameters.model_dump(mode="json"),
-            "app": None if self.app is None else asdict(self.app),
+            "app": None,
         }
+        if self.app is not None:
+            versioned.append("app")
+            settings["app"] = asdict(self.app)
+        if self.icd is not None:
+            versioned.append("icd")
+            settings["icd"] = asdict(self.icd) | {"kinds": list(self.icd.kinds)}
+        versions = dict.fromkeys(versioned, self.version)
+        return {"editor": self.name, "versions": versions, **settings}
 
 
 @dataclass
 class Wrapper(Editor):
-    """An editor that changes the edits of weights of ``base``, whose model, APP and targets it shares."""
+    """An editor that changes the edits of weights of ``base``: it shares its model, objective and targets."""
 
     base: Editor
     hyperparameters: WrapperHyperparameters
 
     def __post_init__(self) -> None:
-        self.lm, self.app = self.base.lm, self.base.app
+        self.lm, self.app, self.icd = self.base.lm, self.base.app, self.base.icd
         self.targets = self.base.targets
 
     @abstractmethod
@@ -148,7 +158,7 @@ class Memoised(Editor):
     memo: Memo = field(repr=False)
 
     def __post_init__(self) -> None:
-        self.lm, self.app = self.base.lm, self.base.app
+        self.lm, self.app, self.icd = self.base.lm, self.base.app, self.base.icd
         self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:

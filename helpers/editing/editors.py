@@ -1,13 +1,14 @@
 """Which editor: the table of editors, and the names of methods and variants made of them.
 
-A method is an editor, alone, with APP, or with all answers as targets:
+A method is an editor, alone, with an objective (APP, icd), or with all answers as targets:
 
-    rome → ROME      rome+app → ROME+APP
+    rome → ROME      rome+app → ROME+APP      rome+icd → ROME+ICD
     rome+all → ROME+ (mean)      rome+all-sum → ROME+ (sum): the fairer baseline, Table 5
 
-A variant changes one field of APP or one of ``DOSES``, to a value or (ending in ``x``) by a factor:
+A variant changes one field of APP or icd, or one of ``DOSES``, to a value or (ending in ``x``) by a factor:
 
     rome+app@alpha=0x → without L1      rome+app@neighbours=3      rome@kl_factor=2x
+    rome+icd@gamma=0.1 → with APP's L3
 
 Figures need names but no torch: an editor's class is imported when it is needed. How an editor looks in
 them is in ``results/looks.py``.
@@ -23,6 +24,7 @@ from typing import Any, Literal, get_type_hints
 
 from helpers import UserError
 from helpers.editing.app import OBJECTIVES, SYMBOLS
+from helpers.editing.icd import ICD_SYMBOLS
 from helpers.records import did_you_mean
 
 
@@ -38,7 +40,7 @@ class NamedEditor:
     label: str  # in tables and figures
     class_path: str  # module in this folder and class
     values: Mapping[str, Any] = field(default_factory=dict)  # that the name itself implies
-    loss: bool = True  # which APP and further targets can join
+    loss: bool = True  # which APP, icd and further targets can join
     same_as_single: str = ""  # the editor that makes the same update where each edit is made alone
     reported: tuple[str, ...] = ()  # hyperparameters that are printed next to its numbers
     # What a sequence's edit was told: each request once, or all of them again and again.
@@ -104,19 +106,25 @@ _ROWS = (
 )
 EDITORS = {editor.name: editor for editor in _ROWS}  # in the order of tables and figures
 
-_SUFFIXES = {"": "", "app": "+APP", "all": "+ (mean)", "all-sum": "+ (sum)"}
+_SUFFIXES = {"": "", "app": "+APP", "icd": "+ICD", "all": "+ (mean)", "all-sum": "+ (sum)"}
 _NAME = re.compile(r"([^@]+)(@([a-z_]+)=([0-9.]+)(x?))?")
-DOSES = ("kl_factor", "clamp_norm_factor", "norm_constraint")  # of hyperparameters, not of APP
+DOSES = (
+    "kl_factor",
+    "clamp_norm_factor",
+    "norm_constraint",
+)  # of hyperparameters, not of APP or icd
+# What a variant can change after each suffix, as tables write it.
+_SYMBOLS_AFTER: Mapping[str, Mapping[str, str]] = {"app": SYMBOLS, "icd": ICD_SYMBOLS}
 
 
 def split_method(method: str) -> tuple[NamedEditor, str]:
-    """The editor of a method, and what follows its ``+``: empty, app, all or all-sum."""
+    """The editor of a method, and what follows its ``+``: empty, app, icd, all or all-sum."""
     name, _, suffix = str(method).partition("+")
     if name not in EDITORS or suffix not in _SUFFIXES:
         known = [editor + ("+" + end if end else "") for editor in EDITORS for end in _SUFFIXES]
         raise EditorError(
             f"no method {method!r}{did_you_mean(method, known)}: write an editor"
-            f" ({', '.join(EDITORS)}), optionally followed by +app, +all or +all-sum"
+            f" ({', '.join(EDITORS)}), optionally followed by +app, +icd, +all or +all-sum"
         )
     editor = EDITORS[name]
     if suffix and not editor.loss:
@@ -160,11 +168,12 @@ class Variant:
     times: bool = False
 
     def __post_init__(self) -> None:
-        method_label(self.method)
-        if self.field not in ("", *DOSES, *(SYMBOLS if self.method.endswith("+app") else ())):
+        _, suffix = split_method(self.method)
+        if self.field not in ("", *DOSES, *_SYMBOLS_AFTER.get(suffix, ())):
             raise EditorError(
                 f"no variant {self!s}: write @FIELD=VALUE or @FIELD=FACTORx with one of"
-                f" {', '.join(DOSES)}, or after a method with +app {', '.join(SYMBOLS)}"
+                f" {', '.join(DOSES)}, or after a method with +app {', '.join(SYMBOLS)}, with +icd"
+                f" {', '.join(ICD_SYMBOLS)}"
             )
 
     @classmethod
@@ -179,7 +188,7 @@ class Variant:
         return self.method + f"@{self.field}={self.value:g}{'x' * self.times}" * bool(self.field)
 
     def changed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a method's APP, or its hyperparameters, with the variant's change."""
+        """The fields of a method's APP or icd, or its hyperparameters, with the variant's change."""
         if self.field not in values or (self.times and values[self.field] is None):
             raise EditorError(f"no variant {self!s}: {self.method} has no {self.field} to change")
         value = self.value * (values[self.field] if self.times else 1)
@@ -193,7 +202,7 @@ class Variant:
     @property
     def change(self) -> str:
         """What is changed, in a table's words; empty for the method as it is."""
-        symbol = SYMBOLS.get(self.field, self.field)
+        symbol = (SYMBOLS | ICD_SYMBOLS).get(self.field, self.field)
         if self.times and not self.value and self.field in OBJECTIVES:
             return f"without {OBJECTIVES[self.field]}"
         text = f"{self.value:g} {symbol}" if self.times else f"{symbol} = {self.value:g}"

@@ -3,14 +3,14 @@
 ``ft-l`` reads all target tokens from the single distribution after the prompt (objective
 ``prompt_last``), as the code called FT-L does; ``ft-m`` is ordinary teacher-forced next-token loss
 (``target_new``). Each edit has its own change of the matrix, its own Adam state and its own stop;
-the loss is the target's mean negative log-likelihood, with APP's terms added (PEAK, eqs. 7-10).
+the loss is the target's mean negative log-likelihood, with APP's terms added (PEAK, eqs. 7-10) or icd's.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import Editor, diagnostics_of, made_in_batches
+from helpers.editing.icd import Icd
 from helpers.editing.interventions import Dense
 from helpers.editing.presets import LossHyperparameters
 from helpers.editing.request import EditRequest, with_one_prompt
@@ -40,6 +41,7 @@ class LossEditor(Editor):
     app: App | None = None
     targets: str = "new"
     progress: bool = False
+    icd: Icd | None = None
     token_budget: ClassVar[int]  # of a batch
     versioned_parts = ("loss",)
 
@@ -68,12 +70,17 @@ class LossEditor(Editor):
                 self.lm,
                 request,
                 self.app,
+                icd=self.icd,
                 targets=self.targets,
                 answers_read_at_end=self.reads_prompt_last,
                 eos=self.hyperparameters.eos,
             )
             for request in with_one_prompt(requests)
         ]
+
+    def watched_loss(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """What ends an edit once it is small [rows]: the sum of the terms, or with icd the NLL."""
+        return terms["nll"] if self.icd is not None else torch.stack(list(terms.values())).sum(0)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
         """One independent update per request."""
@@ -90,7 +97,8 @@ class LossEditor(Editor):
 class FtHyperparameters(LossHyperparameters):
     """FT on one layer, its module's bias included, where it has one (GPT-2, GPT-J).
 
-    ``norm_constraint`` bounds every entry's change. Below ``stop_threshold`` no further step is taken.
+    ``norm_constraint`` bounds every entry's change. Below a loss of ``stop_threshold`` no further step is
+    taken.
     """
 
     layers: tuple[int]
@@ -164,7 +172,8 @@ class Ft(LossEditor):
             by_row = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
             for edit, values in zip(unfinished, by_row, strict=True):
                 edit.note(dict(zip(terms, values, strict=True)))
-            goes_on = (total >= settings.stop_threshold) & torch.isfinite(total)
+            is_large = self.watched_loss(terms) >= settings.stop_threshold
+            goes_on = is_large & torch.isfinite(total)
             kept_rows = goes_on.nonzero()[:, 0].tolist()
             if not kept_rows:
                 break
@@ -200,7 +209,7 @@ class Ft(LossEditor):
             return output + torch.stack(changes).to(output.dtype)
 
         with output_hooks(self.lm, {self.module: add_changes}):
-            return batch.loss_terms(batch.hidden(), self.app)
+            return batch.loss_terms(batch.hidden(), self.app, self.icd)
 
     @torch.no_grad()
     def _bound(self, parameters: Sequence[Tensor]) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -32,6 +32,7 @@ from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.interventions import Dense
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
+from helpers.editing.teacher import teacher_probabilities
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models.batching import token_batches
 from helpers.models.hooks import output_hooks
@@ -43,6 +44,13 @@ class FtBfHyperparameters(FtHyperparameters):
     objective: Literal["prompt_last", "target_new"] = "target_new"
     eos: bool = True
     batch_size: int = Field(default=100, gt=0)
+
+
+class _StepLoss(NamedTuple):
+    """Means over a mini-batch."""
+
+    total: float
+    nll: float
 
 
 @dataclass
@@ -68,32 +76,34 @@ class FtBf(Ft):
         if not rows:
             return WeightEdit({})
         entering = self._entering(rows)
+        teachers = teacher_probabilities(self.lm, rows)
         change = self._unchanged()
         optimiser = torch.optim.Adam(change.parameters, lr=self.hyperparameters.lr)
         generator = torch.Generator().manual_seed(self.seed)
         losses_of_epochs: list[dict[str, float]] = []
         for _ in range(self.hyperparameters.num_steps):
             shuffled_indices = torch.randperm(len(rows), generator=generator).tolist()
-            losses: list[float] = []
+            losses: list[_StepLoss] = []  # of each request, that of its mini-batch
             for first_index in range(0, len(rows), self.hyperparameters.batch_size):
                 step_indices = shuffled_indices[
                     first_index : first_index + self.hyperparameters.batch_size
                 ]
                 optimiser.zero_grad()
-                loss = self._mean_loss(
+                step_loss = self._mean_loss(
                     [rows[i] for i in step_indices],
                     [entering[i] for i in step_indices],
+                    [teachers[i] for i in step_indices],
                     change.delta,
                 )
-                losses += [loss] * len(step_indices)
-                if not math.isfinite(loss):
-                    failure = f"non-finite loss in epoch {len(losses_of_epochs)}: {loss}"
+                losses += [step_loss] * len(step_indices)
+                if not math.isfinite(step_loss.total):
+                    failure = f"non-finite loss in epoch {len(losses_of_epochs)}: {step_loss.total}"
                     return WeightEdit({}, {"failure": failure, "losses": losses_of_epochs})
-                if loss >= self.hyperparameters.stop_threshold:
+                if self._watched_mean([step_loss]) >= self.hyperparameters.stop_threshold:
                     optimiser.step()
                     self._bound(change.parameters)
-            losses_of_epochs.append({"total": sum(losses) / len(losses)})
-            if losses_of_epochs[-1]["total"] < self.hyperparameters.stop_threshold:
+            losses_of_epochs.append({"total": sum(loss.total for loss in losses) / len(losses)})
+            if self._watched_mean(losses) < self.hyperparameters.stop_threshold:
                 break
         tensors = {name: tensor.detach() for name, tensor in change.delta.tensors().items()}
         deltas = {self.module: Dense(**tensors)}
@@ -114,17 +124,26 @@ class FtBf(Ft):
         return made_in_batches([len(row.forest) for row in rows], self.token_budget, read)
 
     def _mean_loss(
-        self, rows: Sequence[EditRow], entering: Sequence[Tensor], delta: Dense
-    ) -> float:
-        """The mean of the rows' losses under the change, whose gradient it adds to."""
-        mean_loss = 0.0
+        self,
+        rows: Sequence[EditRow],
+        entering: Sequence[Tensor],
+        teachers: Sequence[Tensor],
+        delta: Dense,
+    ) -> _StepLoss:
+        """The means of the rows' losses under the change, whose gradient it adds to."""
+        mean_total = 0.0
+        mean_nll = 0.0
         for indices in token_batches([len(row.forest) for row in rows], self.token_budget):
             entering_batch = [entering[index] for index in indices]
             padded = torch.nn.utils.rnn.pad_sequence(entering_batch, batch_first=True)
             batch = EditBatch(
-                self.lm, [rows[index] for index in indices], self.layer, entering=padded
+                self.lm,
+                [rows[index] for index in indices],
+                self.layer,
+                entering=padded,
+                teachers=[teachers[index] for index in indices],
             )
-            if self.app is not None:
+            if self.app is not None or self.icd is not None:
                 with torch.no_grad():
                     batch.read(batch.hidden())  # the reference: the unedited model
 
@@ -132,8 +151,15 @@ class FtBf(Ft):
                 return output + delta.contribution(x.float()).to(output.dtype)
 
             with output_hooks(self.lm, {self.module: add_change}):
-                terms = batch.loss_terms(batch.hidden(), self.app)
+                terms = batch.loss_terms(batch.hidden(), self.app, self.icd)
             loss = torch.stack(list(terms.values())).sum() / len(rows)
             loss.backward(inputs=list(delta.tensors().values()))
-            mean_loss += float(loss.detach())
-        return mean_loss
+            mean_total += float(loss.detach())
+            mean_nll += float(terms["nll"].detach().sum()) / len(rows)
+        return _StepLoss(mean_total, mean_nll)
+
+    def _watched_mean(self, losses: Sequence[_StepLoss]) -> float:
+        """The mean of what ends the training once it is small: of the whole loss, or with icd of the NLL."""
+        if self.icd is None:
+            return sum(loss.total for loss in losses) / len(losses)
+        return sum(loss.nll for loss in losses) / len(losses)

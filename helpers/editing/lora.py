@@ -5,8 +5,9 @@ In each chosen matrix of each layer, with A [rank, in] and B [out, rank],
     Delta W = (alpha / rank) B A,       B = 0 at first, A uniform in +-1 / sqrt(in)
 
 (Hu et al. 2022). The loss is FT-M's: the mean negative log-likelihood of the target's tokens, with APP's
-terms added. Each edit has its own adapter, its own Adam state and its own stop; all are trained in one
-batch. A is drawn from the request's record and a seed, so that a batch gives what each edit gives alone.
+terms added, or icd's. Each edit has its own adapter, its own Adam state and its own stop; all are trained
+in one batch. A is drawn from the request's record and a seed, so that a batch gives what each edit gives
+alone.
 
 ``sequence`` is what an adapter does when a further edit comes: ``continue`` trains the one adapter on, as
 EasyEdit and WikiBigEdit do (their sequences are fine-tuning with a low rank); ``stack`` puts a new one on
@@ -189,7 +190,7 @@ class Lora(LossEditor):
         settings = self.hyperparameters
         first_layer = min(self.lm.layout.layer_of(name) for name in self.shapes)
         batch = EditBatch(self.lm, rows, first_layer)
-        if self.app is not None:
+        if self.app is not None or self.icd is not None:
             with torch.no_grad():
                 batch.read(batch.hidden())  # the reference: the model without an adapter
         trainings = [_Training(adapter) for adapter in adapters]
@@ -198,9 +199,10 @@ class Lora(LossEditor):
         for _ in range(settings.num_steps):
             adapters = adapters.detach().requires_grad_(True)
             with output_hooks(self.lm, self._hooks(adapters)):
-                terms = batch.loss_terms(batch.hidden(), self.app)
+                terms = batch.loss_terms(batch.hidden(), self.app, self.icd)
             losses = torch.stack(list(terms.values())).sum(0)  # [rows]
-            is_unfinished = (losses >= settings.stop_threshold) & torch.isfinite(losses)
+            is_large = self.watched_loss(terms) >= settings.stop_threshold
+            is_unfinished = is_large & torch.isfinite(losses)
             terms_by_row = torch.stack([term.detach() for term in terms.values()], dim=1).tolist()
             for training, values in zip(unfinished_trainings, terms_by_row, strict=True):
                 terms_of_row = dict(zip(terms, values, strict=True))

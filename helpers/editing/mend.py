@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,10 @@ from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editor import diagnostics_of
 from helpers.editing.ft import LossEditor
+from helpers.editing.icd import Icd
 from helpers.editing.interventions import LowRank
 from helpers.editing.presets import LossHyperparameters
+from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
 from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import read_kept
@@ -79,12 +81,24 @@ class Mend(LossEditor):
         return super().settings() | {"network": self.network.checksum}
 
     @torch.no_grad()
+    def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
+        """What the loss of each request reads.
+
+        Before the edit, a training probe without a context has the gradient 0; MEND would take its rounding
+        for a token's gradient, so such probes are left out.
+        """
+        requests_with_contexts = [
+            replace(request, probes=tuple(p for p in request.probes if any(p.contexts)))
+            for request in requests
+        ]
+        return super().rows(requests_with_contexts)
+
     def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:
         """Low-rank updates from one forward and one backward pass."""
         module_names = list(self.network.shapes)
         first_layer = min(self.lm.layout.layer_of(name) for name in module_names)
         batch = EditBatch(self.lm, rows, first_layer)
-        gradients, terms = token_gradients(batch, module_names, self.app)
+        gradients, terms = token_gradients(batch, module_names, self.app, self.icd)
         deltas_of_rows: list[dict[str, LowRank]] = [{} for _ in rows]
         for module_name, (x, delta) in gradients.items():
             # All rows' tokens pass the network together.
@@ -112,7 +126,10 @@ class Mend(LossEditor):
 
 
 def token_gradients(
-    batch: EditBatch, module_names: Sequence[str], app: App | None = None
+    batch: EditBatch,
+    module_names: Sequence[str],
+    app: App | None = None,
+    icd: Icd | None = None,
 ) -> tuple[TokenGradients, dict[str, Tensor]]:
     """Each row's loss differentiated at the matrices' outputs, and its terms [rows]; of APP, L1 alone."""
     inputs: dict[str, Tensor] = {}
@@ -126,7 +143,7 @@ def token_gradients(
     batch.entering = batch.entering.detach().requires_grad_()
     hooks = {name: partial(keep, name) for name in module_names}
     with output_hooks(batch.lm, hooks), torch.enable_grad():
-        terms = batch.loss_terms(batch.hidden(), app)
+        terms = batch.loss_terms(batch.hidden(), app, icd)
         total = torch.stack(list(terms.values())).sum()
         gradients = torch.autograd.grad(total, [outputs[name] for name in module_names])
     of_tokens = {

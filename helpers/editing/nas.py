@@ -85,7 +85,7 @@ def with_usual_norm(
 
 def usual_norm(editor: VectorEditor, count: int) -> float:
     """m of ``count`` held-out requests, measured once with the unedited model and kept in the cache."""
-    editor_without_app = replace(editor, app=None, targets="new", memo=None)
+    editor_without_app = replace(editor, app=None, icd=None, targets="new", memo=None)
     measured_with = [
         editor_without_app.settings(),
         count,

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from helpers.editing.editors import EditorError, split_method
+from helpers.editing.icd import Icd
 from helpers.models.shapes import SHAPE_PREFIX
 from helpers.models.weights import EMBEDDED_NAMES, HUB_NAMES
 from helpers.paths import PARAMS
@@ -116,7 +117,7 @@ def read_hyperparameters(
     named_editor, _ = split_method(editor)
     hyperparameters_class = named_editor.hyperparameters
     values = preset_values(editor, model, preset, model_size)
-    names_in_preset = values.keys() - {"app", "source"}
+    names_in_preset = values.keys() - {"app", "icd", "source"}
     if issubclass(hyperparameters_class, WrapperHyperparameters) and not _is_named(preset):
         names_in_preset &= hyperparameters_class.model_fields.keys()
     of_preset = {name: value for name, value in values.items() if name in names_in_preset}
@@ -132,7 +133,7 @@ def read_hyperparameters(
 def preset_values(
     editor: str, model: str, preset: Preset, model_size: ModelSize | None = None
 ) -> dict[str, Any]:
-    """One preset of an editor as it is written, ``app`` and ``source`` included."""
+    """One preset of an editor as it is written, ``app``, ``icd`` and ``source`` included."""
     if isinstance(preset, Mapping):
         return dict(preset)
     if not isinstance(preset, str | Path):
@@ -189,6 +190,17 @@ def app_values(
             ", pass app=App(alpha=…, beta=…, gamma=…), or omit APP"
         )
     return dict(values or {})
+
+
+def icd_of_preset(
+    editor: str, model: str, preset: Preset, model_size: ModelSize | None = None
+) -> Icd:
+    """icd as a preset has it under ``icd``: what it does not name is as in ``Icd``."""
+    values = preset_values(editor, model, preset, model_size).get("icd") or {}
+    try:
+        return Icd(**values)
+    except (TypeError, ValueError) as error:
+        raise EditorError(f"{_words_for_preset(editor, model, preset)}: icd: {error}") from error
 
 
 def default_preset(editor: str, model: str) -> str:

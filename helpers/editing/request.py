@@ -5,13 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers import UserError
+from helpers.editing.icd import PROBE_KINDS
 from helpers.models.tokens import TokenError
 from helpers.records import comparable, plain_signs
 
@@ -80,13 +81,51 @@ def _is_missing(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class TrainingProbe:
+    """An answer after a prompt that the objective ``icd`` trains on, and what its teacher reads before it.
+
+    ``kind`` is one of ``PROBE_KINDS``. ``prompt`` may hold one ``{}`` where the request's subject goes;
+    without it the probe is about something else, and no vector at the subject can be optimised for it.
+    The teacher reads each of the ``contexts`` in a paragraph of its own before the prompt, and its
+    probabilities are averaged; an empty context is none.
+    """
+
+    kind: str
+    prompt: str
+    answer: str
+    contexts: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        if self.kind not in PROBE_KINDS:
+            raise RequestError(
+                f"a training probe is of no kind {self.kind!r}: give one of {', '.join(PROBE_KINDS)}"
+            )
+        read_texts(self, texts=("prompt", "answer"), lists=())
+        object.__setattr__(self, "contexts", tuple(self.contexts))
+        if not self.contexts or self.prompt.count("{}") > 1:
+            raise RequestError(
+                f"training probe {self.prompt!r:.60}: give one context at least, and at most one {{}}"
+            )
+
+    @property
+    def is_about_subject(self) -> bool:
+        """Whether its prompt has a place for the request's subject."""
+        return "{}" in self.prompt
+
+    def text(self, subject: str) -> str:
+        """The prompt with the subject filled in."""
+        return self.prompt.replace("{}", subject)
+
+
+@dataclass(frozen=True)
 class EditRequest:
     """One edit: after ``prompt`` (with one ``{}`` for ``subject``) the model is to answer ``target``.
 
     ``correct`` (O) and ``false`` (O_h) are the answers APP protects and holds down. ``further`` holds
     other prompts about the subject, each with its own target: one optimised vector serves them all (the
-    mean of their losses), so they begin alike up to the subject. ``record`` is named in messages. Texts are
-    read by ``text_of`` and ``texts_of``.
+    mean of their losses), so they begin alike up to the subject. ``probes`` are further texts that icd may
+    train on: none of them is scored. ``record`` is named in messages. Texts are read by ``text_of`` and
+    ``texts_of``.
     """
 
     subject: str
@@ -96,6 +135,7 @@ class EditRequest:
     false: tuple[str, ...] = ()
     record: str = ""
     further: tuple[tuple[str, str], ...] = ()
+    probes: tuple[TrainingProbe, ...] = ()
 
     def __post_init__(self) -> None:
         with errors_about(self.subject, self.record):
@@ -104,12 +144,19 @@ class EditRequest:
                 (text_of("the prompt", p), text_of("the target", t)) for p, t in self.further
             ]
             object.__setattr__(self, "further", tuple(further))
+            object.__setattr__(self, "probes", tuple(self.probes))
             self._check_prompts()
             if comparable(self.target) in map(comparable, self.correct):
                 raise RequestError(
                     f"target {self.target!r} is already a correct answer; drop it from `correct`"
                     " or choose another target"
                 )
+
+    def __repr__(self) -> str:
+        """All fields, but no ``probes`` where there are none: stored results are known by this text."""
+        described = [field.name for field in fields(self) if field.name != "probes" or self.probes]
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in described)
+        return f"{type(self).__qualname__}({values})"
 
     def _check_prompts(self) -> None:
         text_before_subject = self.prompt.partition("{}")[0]

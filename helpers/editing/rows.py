@@ -10,6 +10,9 @@ correct answers O besides the new one, o*. The paper does not state weights:
     new       NLL(o*)
     all       (NLL(o*) + sum of NLL over O) / (N + 1)       o* weighs 1 / (N + 1)
     all-sum   NLL(o*) + mean of NLL over O                  o* weighs as much as O together
+
+With icd the row also has the answers of its training probes, and a forest of what the teacher reads: each of
+them after every one of its contexts.
 """
 
 from __future__ import annotations
@@ -22,12 +25,15 @@ import numpy as np
 
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.request import EditRequest, RequestError
+from helpers.editing.icd import Icd
+from helpers.editing.request import EditRequest, RequestError, TrainingProbe
 from helpers.models import LanguageModel
 from helpers.models.forest import Forest
 from helpers.models.tokens import (
     SubjectPrompt,
+    answer_ids,
     ids_of_answers,
+    ids_of_prompts,
     prompt_ids,
     separator_after,
     subject_prompt,
@@ -59,6 +65,15 @@ class Prediction(NamedTuple):
     weight: float
 
 
+class DistilledToken(NamedTuple):
+    """A token of a training probe's answer, at which the edited model's distribution meets the teacher's."""
+
+    node: int  # that predicts it, in the row's forest
+    teacher_nodes: tuple[int, ...]  # in the teacher's forest, one for each context
+    weight: float  # in the mean over the row's probes, and over the tokens of each
+    excluded_token: int = -1  # that counts for neither distribution; -1: none
+
+
 @dataclass
 class EditRow:
     """One edit's forest and the predictions its losses read."""
@@ -70,6 +85,8 @@ class EditRow:
     target: list[Prediction] = field(default_factory=list)  # see ``weighted_targets``
     correct: list[list[Prediction]] = field(default_factory=list)  # an answer's mean-token scores
     false: list[list[Prediction]] = field(default_factory=list)
+    distilled: list[DistilledToken] = field(default_factory=list)  # of icd's training probes
+    teacher: Forest = field(default_factory=Forest)  # what the teacher of these reads
     longest_length: int = 0  # tokens of its longest text with an answer
 
     def predict(
@@ -106,13 +123,14 @@ def edit_row(  # noqa: PLR0913 - what editors differ in, each by its name
     request: EditRequest,
     app: App | None = None,
     *,
+    icd: Icd | None = None,
     contexts: ContextTemplates | None = None,
     targets: str = "new",
     answers_read_at_end: bool = False,
     edited_at_end: bool = False,
     eos: bool = False,
 ) -> EditRow:
-    """The row of one request, with the answers that APP protects after its bare prompt.
+    """The row of one request, with the answers that APP protects after its bare prompt, or icd's probes.
 
     With ``contexts`` the subject's last token is edited, in each of them; ``edited_at_end`` (GRACE) the
     prompt's last token; else (FT, MEND) no position. With ``answers_read_at_end`` (FT-L) every token of an
@@ -147,6 +165,9 @@ def edit_row(  # noqa: PLR0913 - what editors differ in, each by its name
         if contexts is not None:
             row.kl_node = _add_kl_prompt(lm, row.forest, request)
         correct, false = app.answers(request) if app else ((), ())
+        if icd is not None:
+            false = icd.false_answers(request)
+            _add_probes(lm, row, request, icd, at_subject=contexts is not None)
         ids_by_answer = ids_of_answers(lm, [*correct, *false], separator_after(request.text))
     for answer in correct:
         predictions = row.predict(
@@ -159,6 +180,50 @@ def edit_row(  # noqa: PLR0913 - what editors differ in, each by its name
         )
         row.false.append(predictions)
     return row
+
+
+def _add_probes(
+    lm: LanguageModel, row: EditRow, request: EditRequest, icd: Icd, *, at_subject: bool
+) -> None:
+    """Add the answers of a request's training probes, and what the teacher reads.
+
+    ``at_subject`` the subject's last token is edited; a probe that is about something else has none.
+    """
+    probes = [probe for probe in icd.probes(request) if probe.is_about_subject or not at_subject]
+    for probe in probes:
+        text = probe.text(request.subject)
+        separator = separator_after(text)
+        ids_of_answer = answer_ids(lm, probe.answer, separator)
+        edited_position = None
+        ids: Ids = prompt_ids(lm, text)
+        if at_subject:
+            ids, edited_position = _subject_position(lm, probe, request)
+        predictions = row.predict(ids, ids_of_answer, edited_position, total_weight=1 / len(probes))
+        teacher_prompts = [
+            f"{context}\n\n{text}" if context else text for context in probe.contexts
+        ]
+        ids_of_teacher = ids_of_prompts(lm, teacher_prompts)
+        teacher_nodes = [
+            row.teacher.add_answer(ids_of_teacher[teacher_prompt], ids_of_answer)
+            for teacher_prompt in teacher_prompts
+        ]
+        for number, (prediction, nodes_of_token) in enumerate(
+            zip(predictions, zip(*teacher_nodes, strict=True), strict=True)
+        ):
+            excluded_token = -1
+            if probe.kind == "list" and number == 0:
+                excluded_token = answer_ids(lm, request.target, separator)[0]
+            row.distilled.append(
+                DistilledToken(prediction.node, nodes_of_token, prediction.weight, excluded_token)
+            )
+
+
+def _subject_position(
+    lm: LanguageModel, probe: TrainingProbe, request: EditRequest
+) -> tuple[Ids, int]:
+    """Token ids of a probe's prompt, and the position of its subject's last token."""
+    prompt = subject_prompt(lm, probe.prompt, request.subject)
+    return prompt.ids, prompt.subject_last
 
 
 def _add_kl_prompt(lm: LanguageModel, forest: Forest, request: EditRequest) -> int:

@@ -243,7 +243,7 @@ class UltraEdit(LossEditor):
 
         def read(row_indices: Sequence[int]) -> list[TokensOfEdit]:
             batch = EditBatch(self.lm, [rows[index] for index in row_indices], first_layer)
-            gradients_by_module, terms = token_gradients(batch, self.modules, self.app)
+            gradients_by_module, terms = token_gradients(batch, self.modules, self.app, self.icd)
             losses_by_row = torch.stack(list(terms.values()), dim=1).tolist()
             tokens = []
             for row_number, losses in enumerate(losses_by_row):

@@ -4,7 +4,7 @@ For each edit a vector delta [hidden] is added at the subject's last token, to t
 module (the MLP in ROME, the block in MEMIT and AlphaEdit), and optimised so that the target becomes
 likely (ROME, eq. 4; PEAK, eqs. 7-10 with APP):
 
-    NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP
+    NLL + kl_factor * KL(current || initial) + v_weight_decay * ||delta|| / ||v_init||^2 + APP or icd
 
 The second and third terms are those of ROME's code, not of PEAK's Equation 12, which has the KL term at
 weight 1 and no decay. KL compares the next-token distributions at the subject's last token of
@@ -29,6 +29,7 @@ from helpers.editing.batch import EditBatch
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor, Memo, made_in_batches, memoised
+from helpers.editing.icd import Icd
 from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import VectorHyperparameters
 from helpers.editing.request import EditRequest
@@ -74,6 +75,7 @@ class VectorEditor(Editor):
     targets: str = "new"
     progress: bool = False
     memo: Memo | None = field(default=None, repr=False)  # vectors of the unedited model
+    icd: Icd | None = None
 
     def __post_init__(self) -> None:
         for layer in self.hyperparameters.layers:
@@ -113,6 +115,7 @@ class VectorEditor(Editor):
                     self.lm,
                     request,
                     self.app,
+                    icd=self.icd,
                     contexts=self.contexts,
                     targets=self.targets,
                     eos=self.hyperparameters.eos,
@@ -140,6 +143,7 @@ class VectorEditor(Editor):
             "hyperparameters": self.hyperparameters.model_dump(mode="json", include=names),
             "contexts": self.contexts.templates,
             "app": None if self.app is None else asdict(self.app),
+            "icd": None if self.icd is None else asdict(self.icd),
             "targets": self.targets,
         }
         return json.dumps(memo_key, sort_keys=True)
@@ -178,7 +182,7 @@ class VectorEditor(Editor):
     def _loss_terms(
         self, batch: EditBatch, hidden: Tensor, addition: _AddedVectors
     ) -> dict[str, Tensor]:
-        """The weighted terms of the loss, each [rows]; APP enters here, as the last."""
+        """The weighted terms of the loss, each [rows]; APP or icd enters here, as the last."""
         settings = self.hyperparameters
         reading = batch.read(hidden)
         assert batch.reference is not None
@@ -192,6 +196,7 @@ class VectorEditor(Editor):
             "kl": settings.kl_factor * divergence,
             "weight_decay": settings.v_weight_decay * decay,
             **batch.app_terms(reading, self.app),
+            **batch.icd_terms(reading, self.icd),
         }
 
     def _finish_done(
@@ -207,6 +212,7 @@ class VectorEditor(Editor):
         This is the step's only transfer to the host, but for that of what is top.
         """
         settings = self.hyperparameters
+        stops_on_nll = settings.stop_on == "nll" or self.icd is not None
         is_last = step + 1 == settings.v_num_grad_steps
         terms_by_row = torch.stack(
             [*(term.detach() for term in terms.values()), losses.detach()], dim=1
@@ -217,7 +223,7 @@ class VectorEditor(Editor):
         ):
             terms_of_row = dict(zip(terms, values, strict=True))
             vector.losses.append(terms_of_row)
-            watched_loss = terms_of_row["nll"] if settings.stop_on == "nll" else loss
+            watched_loss = terms_of_row["nll"] if stops_on_nll else loss
             if not all(math.isfinite(value) for value in (*values, loss)):
                 vector.failure = f"non-finite loss at step {step}: {terms_of_row}"
             is_top = vector.top_evaluations == settings.top_evaluations

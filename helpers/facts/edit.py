@@ -168,6 +168,11 @@ def _checked_methods(
         split_method(method)  # before a preset is looked for
         methods[method] = preset or presets.default_preset(method, lm.name)
         check_method(method, lm.name, methods[method])
+        if method.endswith("+icd"):
+            raise RequestError(
+                f"{method}: the table scores every answer of a fact, and icd would train on them; use"
+                " build_editor, and score other answers"
+            )
         if app or method.endswith("+app"):
             for fact in facts:
                 if not (fact.correct or fact.false):

@@ -24,7 +24,7 @@ from helpers.editing.placebo import Topic, foreign_records
 from helpers.peak.metrics import metric_interval
 from helpers.peak.publish import editors_of, peak_run, publication_of
 from helpers.peak.records import PeakRecord
-from helpers.peak.run import PeakRun, edit_request
+from helpers.peak.run import PeakRun
 from helpers.peak.tables import Metrics, metric_contrast
 from helpers.results.benchmark import evaluation_part
 from helpers.results.evaluation import Mode
@@ -58,7 +58,7 @@ class PeakPlacebo:
 
         def edits(editor: Editor, records: Sequence[PeakRecord]) -> Sequence[Edit]:
             foreign = [self.edited_instead[record.case_id] for record in records]
-            return editor.edit([edit_request(record) for record in foreign])
+            return editor.edit([self.run.request(record) for record in foreign])
 
         def content(record: PeakRecord) -> object:
             return record.to_json(), self.edited_instead[record.case_id].to_json()

@@ -47,7 +47,8 @@ def peak_run(params: Mapping[str, Any]) -> PeakRun:
         keep=params.get("keep"),
     )
     store = ResultsStore(REPOSITORY / params["results"])
-    return PeakRun(lm, data, store, progress=True)
+    shown_half = params.get("shown_half", False)
+    return PeakRun(lm, data, store, progress=True, shown_half=shown_half)
 
 
 def publication_of(

@@ -20,6 +20,7 @@ from helpers.kept import kept_whole, load_if_intact
 from helpers.models import LanguageModel
 from helpers.peak.metrics import COLUMNS, KEYS
 from helpers.peak.records import STRICT, PeakData, PeakRecord
+from helpers.peak.shown import SPLIT_VERSION, split_record
 from helpers.records import comparable
 from helpers.results.evaluation import (
     INDEPENDENT,
@@ -129,6 +130,8 @@ class PeakRun:
     progress: bool = False
     ask: Ask = questions  # of each record
     ask_settings: dict[str, Any] = field(default_factory=dict)  # what else ``ask`` depends on
+    # Objectives are shown half of each list, and what is scored is the other half (``peak.shown``).
+    shown_half: bool = False
 
     @cached_property
     def benchmark(self) -> Benchmark[PeakRecord]:
@@ -143,12 +146,20 @@ class PeakRun:
             },
             path=str(self.data.path),
             cases=self.data.records,
-            request=edit_request,
-            questions=self.ask,
+            request=self.request,
+            questions=self.questions,
             relation=attrgetter("relation"),
             content=PeakRecord.to_json,
-            settings=self.ask_settings,
+            settings=self.ask_settings | ({"shown_half": SPLIT_VERSION} if self.shown_half else {}),
         )
+
+    def request(self, record: PeakRecord) -> EditRequest:
+        """A record as an edit, with the answers that its objective is shown."""
+        return edit_request(split_record(record).shown if self.shown_half else record)
+
+    def questions(self, record: PeakRecord) -> Asked:
+        """What is asked of a record."""
+        return self.ask(split_record(record).unshown if self.shown_half else record)
 
     def evaluation(
         self, editor: Editor | None = None, mode: Mode[PeakRecord] = INDEPENDENT
@@ -221,10 +232,10 @@ class PeakSequence:
     def _made(self, earlier: Sequence[int], records: Sequence[PeakRecord]) -> Tables:
         """Make and keep the edit of all records; their scores under it."""
         evaluation = self.evaluation(len(records))
-        total = self._cumulative(earlier, [edit_request(record) for record in records])
+        total = self._cumulative(earlier, [self.run.request(record) for record in records])
         with kept_whole(evaluation.results.folder / _EDIT) as scratch:
             total.save(scratch)
-        return evaluation.score(records, total)
+        return {**evaluation.score(records, total), **evaluation.probe_table(records)}
 
     def _cumulative(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> Edit:
         """The edit after all requests, made on from the last earlier checkpoint that is intact."""

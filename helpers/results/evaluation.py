@@ -7,7 +7,7 @@ cases are missing, all of them checked and made, what is finished read, without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ import pandas as pd
 from helpers import UserError
 from helpers.editing.edit import Edit, Recognition
 from helpers.editing.editor import Editor
+from helpers.editing.icd import ScoredTexts
 from helpers.editing.request import EditRequest
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
@@ -32,6 +33,13 @@ CaseEdits = Edit | Sequence[Edit] | None  # one of all cases, one of each, or th
 Tables = Mapping[str, pd.DataFrame]  # rows of cases by kind, "scores" among them
 Score = Callable[[LanguageModel, Sequence[Case], CaseEdits], Tables]
 EDIT_COLUMNS = ["case_id", "failure", "steps", "final_nll", "relative_norm", "exploding"]
+PROBE_COLUMNS = [
+    "case_id",
+    "use",
+    "kind",
+    "prompt",
+    "answer",
+]  # of what icd trains on and what is scored
 _SCORES = ("tokens", "sum")
 _COMPARED = ("sum", "top")  # scores that an edit changes
 _TYPES = {  # of the columns that are published
@@ -198,17 +206,51 @@ class Evaluation(Generic[Case]):
         return self.cases.completed(self.results, make or self._made)
 
     def check(self, cases: Sequence[Case]) -> None:
-        """Refuse cases that the model cannot be asked about, all before the first is edited."""
+        """Refuse cases that cannot be asked about or that train on it, all before the first is edited."""
         file = f"{self.benchmark.path}, " if self.benchmark.path else ""
+        check_trained = self._check_of_trained()
 
         def check_case(case: Case) -> None:
-            self.benchmark.request(case)
-            tokenised(self.lm, self.benchmark.questions(case)[0])
+            request = self.benchmark.request(case)
+            asked_questions, _ = self.benchmark.questions(case)
+            tokenised(self.lm, asked_questions)
+            if check_trained is not None:
+                check_trained(request, asked_questions)
 
         read_all(((f"{file}case_id {case.case_id}", case) for case in cases), check_case)
 
+    def _check_of_trained(self) -> Callable[[EditRequest, Sequence[Question]], None] | None:
+        """What refuses a request that trains on one of the questions; None: no request trains on any text.
+
+        In a sequence all cases are scored under the same edit, so none may train on another's questions.
+        """
+        icd = None if self.editor is None else self.editor.icd
+        if icd is None:
+            return None
+        assert self.editor is not None
+        if self.mode.edits is not None:
+            raise UserError(
+                f"{self.editor.method}: in mode {self.mode.name} nothing says which texts train; leave the"
+                " method out, or take another mode"
+            )
+        scored_by_all: ScoredTexts | None = None
+        if self.mode.in_sequence:
+            scored_by_all = _scored_texts(
+                question
+                for case in self.benchmark.cases
+                for question in self.benchmark.questions(case)[0]
+            )
+
+        def check_request(request: EditRequest, asked_questions: Sequence[Question]) -> None:
+            scored = scored_by_all or _scored_texts(asked_questions)
+            scored.check_unscored(icd, request)
+
+        return check_request
+
     def read(self, kind: str = "scores") -> pd.DataFrame:
-        """What is finished: "scores", "edits" (``EDIT_COLUMNS``), or another kind of the benchmark's."""
+        """What is finished: "scores", "edits" (``EDIT_COLUMNS``), with icd "probes" (``PROBE_COLUMNS``), or
+        another kind of the benchmark's.
+        """
         return self.cases.read(self.results, kind)
 
     def edits(self) -> pd.DataFrame:
@@ -280,7 +322,23 @@ class Evaluation(Generic[Case]):
         diagnostics = diagnostics_table(cases, edits)
         if self.benchmark.finite:
             diagnostics = flag_unusable(diagnostics, tables["scores"], self.benchmark.finite)
-        return {**tables, "edits": diagnostics}
+        return {**tables, "edits": diagnostics, **self.probe_table(cases)}
+
+    def probe_table(self, cases: Sequence[Case]) -> Tables:
+        """With icd the table "probes": the texts that train, and those that score, of each case."""
+        assert self.editor is not None
+        icd = self.editor.icd
+        if icd is None:
+            return {}
+        rows: list[tuple[int, str, str, str, str]] = []
+        for case in cases:
+            for text in icd.trained(self.benchmark.request(case)):
+                rows.append((case.case_id, "trained", *text))
+            asked_questions, _ = self.benchmark.questions(case)
+            for question in asked_questions:
+                for answer in question.answers:
+                    rows.append((case.case_id, "scored", "", question.prompt, answer))
+        return {"probes": pd.DataFrame(rows, columns=PROBE_COLUMNS)}
 
     def _edits(self, editor: Editor, cases: Sequence[Case]) -> Sequence[Edit]:
         """One edit for each case; in a sequence it holds all up to the case's own."""
@@ -291,6 +349,10 @@ class Evaluation(Generic[Case]):
             return editor.edit(requests)
         # Kept on the CPU, one edited model on the device at a time: RECT's are dense.
         return [edit.to("cpu") for edit in editor.edit_sequentially(requests)]
+
+
+def _scored_texts(asked_questions: Iterable[Question]) -> ScoredTexts:
+    return ScoredTexts((question.prompt, question.answers) for question in asked_questions)
 
 
 def score_cases(

@@ -14,6 +14,7 @@ import pandas as pd
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor, Memo, Memoised, with_memo
 from helpers.editing.presets import preset_words
+from helpers.editing.request import TrainingProbe
 from helpers.models import LanguageModel, load
 from helpers.paths import RUNS, file_name, run_name
 from helpers.results.archive import About, TableKey
@@ -24,12 +25,16 @@ from helpers.thinkedit.metrics import chain_index
 from helpers.thinkedit.modes import AGAIN, BEFORE, SEQUENCES
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ANSWER_SAMPLING, SCORING_VERSION, TEXT_SAMPLING
+from helpers.thinkedit.shown import split_graphs
 
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
     lm = load(params["model"], dtype=params["dtype"], device=params["device"])
-    edits = load_edited_graphs(params["benchmark"])
+    edits: Sequence[EditedGraph] = load_edited_graphs(params["benchmark"])
+    probes_shown: Mapping[int, Sequence[TrainingProbe]] = {}
+    if params["shown_half"]:
+        edits, probes_shown = split_graphs(edits)
     preset = params["preset"]
     corpus = params["corpus"]
     memo: Memo = {}  # what several methods need, found once
@@ -45,7 +50,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
             memo=memo,
         )
         editors[method] = with_memo(editor, memo)
-    runs = runs_of(params, lm, edits)
+    runs = runs_of(params, lm, edits, probes_shown)
     universe = runs[0].benchmark.data["universe"]
     layout = params["benchmark"]
     if layout == "2025-06":  # the paper's edits: such a run has the model's name alone
@@ -66,9 +71,16 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 
 def runs_of(
-    params: Mapping[str, Any], lm: LanguageModel, edits: Sequence[EditedGraph]
+    params: Mapping[str, Any],
+    lm: LanguageModel,
+    edits: Sequence[EditedGraph],
+    probes_shown: Mapping[int, Sequence[TrainingProbe]],
 ) -> list[ThinkEditRun]:
-    """A run for each estimator that the parameters name."""
+    """A run for each estimator that the parameters name; of edits with ``probes_shown``, if any has some.
+
+    Rivals and neighbours are of all ``edits``.
+    """
+    edited = [edit for edit in edits if edit.case_id in probes_shown] if probes_shown else edits
     drawn = {"temperature": params["temperature"], "seed": params["seed"]}
     if params["max_new_tokens"]:
         drawn["max_new_tokens"] = params["max_new_tokens"]
@@ -77,7 +89,7 @@ def runs_of(
     return [
         ThinkEditRun(
             lm,
-            edits[: params["first"]],
+            edited[: params["first"]],
             universe=edits,
             aliases=load_aliases(params["benchmark"]),
             store=ResultsStore(RUNS / "results"),
@@ -87,6 +99,7 @@ def runs_of(
             sampling=sampling.get(estimator),
             seed=params["seed"],
             rivals=params["rivals"],
+            probes_shown=probes_shown,
         )
         for estimator in params["estimators"]
     ]

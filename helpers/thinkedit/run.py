@@ -5,8 +5,8 @@ The ways are those of ``helpers.thinkedit.modes``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from helpers import UserError
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.placebo import Topic, foreign_records
-from helpers.editing.request import EditRequest
+from helpers.editing.request import EditRequest, TrainingProbe
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.params import check_one_of
@@ -58,6 +58,8 @@ class ThinkEditRun:
     seed: int = 0  # draws the targets of deep edits and further orders, and chooses placebos
     chunk: int = 7
     rivals: bool = True  # most of the scoring; the default rule for known facts needs none
+    # Of an edit, by its ``case_id``: what icd may train on (``thinkedit.shown``).
+    probes_shown: Mapping[int, Sequence[TrainingProbe]] = field(default_factory=dict)
 
     @property
     def drawn(self) -> Sampling:
@@ -161,7 +163,8 @@ class ThinkEditRun:
 
     def request(self, edit: EditedGraph) -> EditRequest:
         """The edit as editors take it."""
-        return probes.request_of(edit, self.kinds)
+        request = probes.request_of(edit, self.kinds)
+        return replace(request, probes=tuple(self.probes_shown.get(edit.case_id, ())))
 
     def questions(self, edit: EditedGraph) -> Asked:
         """What is asked about an edit's probes, whatever the estimator."""

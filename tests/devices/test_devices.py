@@ -6,6 +6,7 @@ HELPERS_DEVICE=elsewhere python -m pytest tests/devices    (CI; or HELPERS_DEVIC
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -14,7 +15,9 @@ import torch
 from helpers.editing.build import build_editor
 from helpers.editing.edit import Edit
 from helpers.editing.editors import EDITORS
+from helpers.editing.icd import Icd
 from helpers.editing.mend import Mend, MendHyperparameters
+from helpers.editing.request import TrainingProbe
 from helpers.editing.weight_edit import WeightEdit, apply
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import Sentence, encode
@@ -24,6 +27,10 @@ from tests import conftest as root
 from tests.editing.conftest import REQUESTS
 from tools.train_mend.trainer import untrained
 
+PROBES = (
+    TrainingProbe("near", "{} is the colour of", "rust"),
+    TrainingProbe("chain", "{} belongs to", "Europe", ("It is near Peru. Peru is far.",)),
+)
 DEVICE = os.environ.get("HELPERS_DEVICE", "")
 pytestmark = pytest.mark.skipif(not DEVICE, reason="HELPERS_DEVICE: elsewhere or cuda")
 
@@ -53,7 +60,7 @@ def scores(lm, edits=None):
     return torch.tensor(score_answers(lm, questions, edits, owners)["mean"])
 
 
-def make(name, lm):
+def make(name, lm, icd=None):
     if name == "mend":
         network = untrained(lm, (2, 3), 4)
         return Mend(lm, MendHyperparameters(layers=(2, 3), rank=4), network=network)
@@ -68,9 +75,10 @@ def make(name, lm):
         overrides = {**overrides, "held_out": 6}
     if not EDITORS[name].loss:
         overrides = quick.get(section)
-    app = True if EDITORS[name].loss else None
+    app = True if EDITORS[name].loss and icd is None else None
+    method = name if icd is None else f"{name}+icd"
     return build_editor(
-        name, lm, preset="generic", corpus="self-8x16", app=app, overrides=overrides
+        method, lm, preset="generic", corpus="self-8x16", app=app, icd=icd, overrides=overrides
     )
 
 
@@ -84,6 +92,13 @@ def test_edits(both, name, mode):
         edits = getattr(make(name, lm), mode)(REQUESTS)
         found.append(scores(lm, [edits] if isinstance(edits, Edit) else list(edits)))
     torch.testing.assert_close(*found, atol=5e-2, rtol=1e-2)  # nats a token, after optimisation
+
+
+@pytest.mark.parametrize("name", ["rome", "memit", "ft-m", "ft-bf", "lora", "ultraedit"])
+def test_edits_with_icd(both, name):
+    requests = [replace(request, probes=PROBES) for request in REQUESTS]
+    found = [scores(lm, list(make(name, lm, Icd(gamma=0.1)).edit(requests))) for lm in both]
+    torch.testing.assert_close(*found, atol=5e-2, rtol=1e-2)
 
 
 def test_scores_samples_and_files(both, tmp_path):

@@ -101,7 +101,7 @@ def untrained_network(lm: LanguageModel, rank: int = 4, rate: float = -2e-3) -> 
 
 @pytest.fixture(scope="session")
 def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
-    """An editor by name on a tiny model; keywords change its hyperparameters, APP and targets."""
+    """An editor by name on a tiny model; keywords change its hyperparameters, objective and targets."""
 
     def build(name: str, lm: LanguageModel, **more: Any) -> Editor:
         row = EDITORS[name]
@@ -113,7 +113,7 @@ def make_editor(moments_of: Callable[..., Any]) -> Callable[..., Any]:
             return row.editor_class(
                 base, row.hyperparameters(**{**own_values, **row.values, **own})
             )
-        parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app",)}
+        parts: dict[str, Any] = {key: more.pop(key, None) for key in ("app", "icd")}
         parts["targets"] = more.pop("targets", "new")
         values = {**VALUES[row.section], **row.values, **more}
         if row.section in ("rome", "memit", "alphaedit", "encore", "emmet"):

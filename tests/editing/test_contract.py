@@ -13,6 +13,7 @@ from helpers import UserError
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.editors import EDITORS
+from helpers.editing.icd import Icd
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.vector import VectorEditor
 from helpers.editing.weight_edit import apply
@@ -230,6 +231,8 @@ def test_settings_name_whatever_an_update_depends_on(tiny, make_editor, protecti
         changes = [
             {"app": protective},
             {"app": replace(protective, margin=4.0)},
+            {"icd": Icd()},
+            {"icd": Icd(gamma=0.1)},
             {"targets": "all"},
         ]
         keys += [settings_key(make_editor(name, model, **change).settings()) for change in changes]

@@ -219,6 +219,7 @@ def test_all_facts_are_checked_before_an_editor_is_made(tiny, monkeypatch):
     for facts, options, message in (
         ([SUDAN, long], {}, "exceed the context"),
         ([SUDAN, bare], {"app": True}, "'Peru lies next to': APP protects .* omit APP"),
+        ([SUDAN], {"editors": ("ft-m+icd",)}, "icd would train on them; use build_editor"),
         ([replace(SUDAN, locality=("The sun is\t",))], {}, "ends with a blank"),
     ):
         with pytest.raises(ValueError, match=message):

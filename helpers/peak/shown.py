@@ -1,0 +1,53 @@
+"""What an edit's objective is shown of a record's answers, and what is left to score it by.
+
+Half of the correct and half of the hard false answers are *shown*: they are the request's ``correct`` and
+``false``. The others are *unshown*, and only they are scored, for every method of the run alike. The halves
+are drawn by digests of the record's number and the names. Names that are alike are in one half; of an odd
+number either half has one more, by a coin; one name alone is unshown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from helpers.paths import digest_of
+from helpers.peak.records import PeakRecord
+from helpers.records import comparable
+
+SPLIT_VERSION = 1  # raise it when other answers are shown
+SEED = 0
+
+
+@dataclass(frozen=True)
+class SplitRecord:
+    """A record with the answers that an objective is shown, and with those that it is not."""
+
+    shown: PeakRecord
+    unshown: PeakRecord
+
+
+def split_record(record: PeakRecord) -> SplitRecord:
+    """Half of a record's correct and hard false answers each; the rest of it is in both."""
+    shown_correct, unshown_correct = _halves(record, "correct")
+    shown_false, unshown_false = _halves(record, "hard")
+    return SplitRecord(
+        replace(record, correct=shown_correct, hard_false=shown_false),
+        replace(record, correct=unshown_correct, hard_false=unshown_false),
+    )
+
+
+def _halves(record: PeakRecord, list_name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The shown and the unshown answers of a list, in the record's order."""
+    answers: Sequence[str] = record.lists[list_name]
+    names = {comparable(answer) for answer in answers}
+
+    def digest(name: str) -> str:
+        return digest_of(f"{SEED} {record.case_id} {list_name} {name}".encode())
+
+    coin = int(digest(""), 16) % 2
+    shown_count = (len(names) + coin) // 2 if len(names) > 1 else 0
+    shown_names = set(sorted(names, key=digest)[:shown_count])
+    shown = tuple(answer for answer in answers if comparable(answer) in shown_names)
+    unshown = tuple(answer for answer in answers if comparable(answer) not in shown_names)
+    return shown, unshown
