@@ -74,6 +74,7 @@ class Benchmark(Generic[Case]):
         items: what the cases are called in the store's settings, where this is the key of "by content", or of
             a digest of all contents where each case's rows depend on all cases.
         whole: settings that take the place of that digest, where the cases are named by something else.
+        called: what messages call a case.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Benchmark(Generic[Case]):
     finite: str = "sum"
     items: str = "records"
     whole: Mapping[str, Any] | None = None
+    called: Callable[[Case], str] = lambda case: f"case_id {case.case_id}"
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ class Evaluation(Generic[Case]):
             self.benchmark.request(case)
             tokenised(self.lm, self.benchmark.questions(case)[0])
 
-        read_all(((f"{file}case_id {case.case_id}", case) for case in cases), check_case)
+        read_all(((f"{file}{self.benchmark.called(case)}", case) for case in cases), check_case)
 
     def read(self, kind: str = "scores") -> pd.DataFrame:
         """What is finished: "scores", "edits" (``EDIT_COLUMNS``), or another kind of the benchmark's."""
