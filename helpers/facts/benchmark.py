@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from operator import attrgetter
 
 import pandas as pd
@@ -129,43 +129,15 @@ def _layer_warnings(edit: Edit) -> str:
     return "; ".join(layer["warning"] for layer in layers if "warning" in layer)
 
 
-@dataclass
-class FactEdits:
-    """The edits of facts by one editor, one each or one for all (``together``); each is made once."""
+def joint_mode(facts: Sequence[Fact]) -> Mode[Fact]:
+    """The mode in which one edit is made of all facts."""
 
-    editor: Editor
-    facts: tuple[Fact, ...]
-    together: bool = False
-    _edit_of_fact: dict[Fact, Edit] = field(default_factory=dict)
+    def edit_of_all(editor: Editor, asked: Sequence[Fact]) -> list[Edit]:
+        return [joint_edit(editor, facts)] * len(asked)
 
-    def __call__(self) -> tuple[Edit, ...]:
-        """One edit for each fact, or the one for all; made now where only their answers are stored."""
-        return tuple(self.of(self.facts[:1] if self.together else self.facts))
+    return Mode("together", edit_of_all, of_all=True)
 
-    def of(self, facts: Sequence[Fact]) -> list[Edit]:
-        """The edit under which each of these facts is asked."""
-        if self.together and not self._edit_of_fact:
-            requests = [fact.request for fact in dict.fromkeys(self.facts)]
-            self._edit_of_fact = dict.fromkeys(self.facts, self.editor.edit_jointly(requests))
-        unmade = [fact for fact in dict.fromkeys(facts) if fact not in self._edit_of_fact]
-        if unmade:
-            edits = self.editor.edit([fact.request for fact in unmade])
-            self._edit_of_fact |= zip(unmade, edits, strict=True)
-        return [self._edit_of_fact[fact] for fact in facts]
 
-    @property
-    def mode(self) -> Mode[Fact]:
-        """Each fact under its own edit, or under the one for all."""
-        name = "together" if self.together else "independent"
-        return Mode(name, edits=lambda _, facts: self.of(facts), of_all=self.together)
-
-    def placebo(self, edited_instead: Mapping[Fact, Fact]) -> Mode[Fact]:
-        """Each fact under the edit of another one."""
-
-        def edits(_: Editor, facts: Sequence[Fact]) -> list[Edit]:
-            return self.of([edited_instead[fact] for fact in facts])
-
-        def content(fact: Fact) -> object:
-            return asdict(fact), asdict(edited_instead[fact])
-
-        return Mode("placebo", edits=edits, content=content)
+def joint_edit(editor: Editor, facts: Sequence[Fact]) -> Edit:
+    """One edit of all facts, each once."""
+    return editor.edit_jointly([fact.request for fact in dict.fromkeys(facts)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,20 +16,21 @@ from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor, check_method
 from helpers.editing.corpus import corpus_named
-from helpers.editing.editor import Memo
+from helpers.editing.edit import Edit
+from helpers.editing.editor import Editor, Memo, with_memo
 from helpers.editing.editors import split_method
 from helpers.editing.moments import unmade_layers, usual_seconds
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import RequestError
 from helpers.facts.answers import answers_of, fact_table, text_rows
-from helpers.facts.benchmark import FactEdits, fact_benchmark
+from helpers.facts.benchmark import fact_benchmark, joint_edit, joint_mode
 from helpers.facts.fact import Fact, listed
 from helpers.facts.result import EDITOR, EditedFacts
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
 from helpers.params import check_whole_number
 from helpers.processes import span_in_words, tell_nothing
-from helpers.results.evaluation import Evaluation
+from helpers.results.evaluation import INDEPENDENT, Evaluation
 from helpers.results.store import ResultsStore
 
 Tell = Callable[[str], None]
@@ -89,7 +90,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     chunk = records_at_once(lm.device, 1) if results else len(facts)
     memo: Memo = {}
     tables: dict[str, list[pd.DataFrame]] = {"own": [], "placebo": [], "texts": []}
-    edits: dict[str, FactEdits] = {}
+    edits: dict[str, Callable[[], tuple[Edit, ...]]] = {}
     settings: dict[str, Mapping[str, Any]] = {}
     with TemporaryDirectory() as scratch:
         store = ResultsStore(Path(results or scratch))
@@ -108,8 +109,10 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
                 progress=not results,
                 memo=memo,
             )
-            edits[method] = FactEdits(built_editor, facts, together)
-            own = Evaluation(lm, benchmark, store, built_editor, edits[method].mode, chunk)
+            keeping_editor = with_memo(built_editor, memo)  # each edit is made once
+            mode = joint_mode(facts) if together else INDEPENDENT
+            own = Evaluation(lm, benchmark, store, keeping_editor, mode, chunk)
+            edits[method] = cache(partial(_edits, keeping_editor, facts, together=together))
             settings[method] = own.settings
             progress = f"{method} ({number} of {len(methods)})"
             tell(f"{progress}: {len(own.missing())} of {len(facts)} facts to be edited")
@@ -125,7 +128,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
             texts = text_rows(lm, facts, before, answers_of(own))
             tables["texts"].append(texts.assign(**editor_column))
             if edited_instead:
-                under_others = replace(own, mode=edits[method].placebo(edited_instead))
+                under_others = replace(own, mode=benchmark.placebo(edited_instead))
                 under_others.complete()
                 tables["placebo"].append(table_of(under_others).assign(**editor_column))
     joined_tables = {name: _below_each_other(parts) for name, parts in tables.items()}
@@ -138,6 +141,13 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
         texts=joined_tables["texts"],
         placebo=joined_tables["placebo"],
     )
+
+
+def _edits(editor: Editor, facts: Sequence[Fact], *, together: bool) -> tuple[Edit, ...]:
+    """One edit for each fact, or the one for all."""
+    if together:
+        return (joint_edit(editor, facts),)
+    return tuple(editor.edit([fact.request for fact in facts]))
 
 
 def _below_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -201,8 +211,8 @@ def _announce_moments(
         )
 
 
-def _edited_instead(facts: Sequence[Fact], seed: int, tell: Tell) -> dict[Fact, Fact]:
-    """For each fact the one whose edit is its placebo, of another prompt and subject; empty without one."""
+def _edited_instead(facts: Sequence[Fact], seed: int, tell: Tell) -> dict[int, Fact]:
+    """By each fact's number the fact whose edit is its placebo, of another prompt and subject, if any."""
     topics = []
     for fact in facts:
         names = frozenset((fact.target, *fact.correct, *fact.false))
@@ -212,4 +222,4 @@ def _edited_instead(facts: Sequence[Fact], seed: int, tell: Tell) -> dict[Fact, 
     except UserError:
         tell("no placebo: a fact has no other fact of another prompt and subject; give more facts")
         return {}
-    return {fact: facts[index] for fact, index in zip(facts, foreign_indices, strict=True)}
+    return {fact.case_id: facts[index] for fact, index in zip(facts, foreign_indices, strict=True)}

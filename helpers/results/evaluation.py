@@ -93,6 +93,22 @@ class Benchmark(Generic[Case]):
     whole: Mapping[str, Any] | None = None
     called: Callable[[Case], str] = lambda case: f"case_id {case.case_id}"
 
+    def placebo(self, edited_instead: Mapping[int, Case]) -> Mode[Case]:
+        """The mode in which each case is under the edit of another one, given by the case's number.
+
+        Rows are kept by the contents of both.
+        """
+        content = self.content
+        assert content is not None, "a placebo's rows are kept by content"
+
+        def foreign_edits(editor: Editor, cases: Sequence[Case]) -> Sequence[Edit]:
+            return editor.edit([self.request(edited_instead[case.case_id]) for case in cases])
+
+        def both_contents(case: Case) -> object:
+            return content(case), content(edited_instead[case.case_id])
+
+        return Mode("placebo", foreign_edits, content=both_contents)
+
 
 @dataclass(frozen=True)
 class Mode(Generic[Case]):
