@@ -46,7 +46,7 @@ def test_peaks_table_has_our_means_and_the_papers_numbers():
 
 def test_a_table_of_all_editors_has_every_model_or_the_one_asked_for():
     _, shown = published_table_named("editors", model="gemma3-270m", measures=["ES"])
-    assert list(shown.table) == ["model", "method", "ES"]
+    assert list(shown.table) == ["model", "method", "records", "ES"]
     assert set(shown.table["model"]) == {"gemma3-270m"}
     run = archive("peak").get("gemma3-270m_peak-cf")
     assert set(shown.table["method"]) == {"unedited", *run.tables}
