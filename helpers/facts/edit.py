@@ -111,12 +111,12 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
             )
             keeping_editor = with_memo(built_editor, memo)  # each edit is made once
             mode = joint_mode(facts) if together else INDEPENDENT
-            own = Evaluation(lm, benchmark, store, keeping_editor, mode, chunk)
+            own_evaluation = Evaluation(lm, benchmark, store, keeping_editor, mode, chunk)
             edits[method] = cache(partial(_edits, keeping_editor, facts, together=together))
-            settings[method] = own.settings
+            settings[method] = own_evaluation.settings
             progress = f"{method} ({number} of {len(methods)})"
-            tell(f"{progress}: {len(own.missing())} of {len(facts)} facts to be edited")
-            own.complete()
+            tell(f"{progress}: {len(own_evaluation.missing())} of {len(facts)} facts to be edited")
+            own_evaluation.complete()
             table_of = partial(
                 fact_table,
                 facts=facts,
@@ -124,13 +124,13 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
                 edits_subject_token=_edits_subject(lm, method, preset_of_method),
             )
             editor_column = {EDITOR: method} if editors else {}
-            tables["own"].append(table_of(own).assign(**editor_column))
-            texts = text_rows(lm, facts, before, answers_of(own))
+            tables["own"].append(table_of(own_evaluation).assign(**editor_column))
+            texts = text_rows(lm, facts, before, answers_of(own_evaluation))
             tables["texts"].append(texts.assign(**editor_column))
             if edited_instead:
-                under_others = replace(own, mode=benchmark.placebo(edited_instead))
-                under_others.complete()
-                tables["placebo"].append(table_of(under_others).assign(**editor_column))
+                foreign_evaluation = replace(own_evaluation, mode=benchmark.placebo(edited_instead))
+                foreign_evaluation.complete()
+                tables["placebo"].append(table_of(foreign_evaluation).assign(**editor_column))
     joined_tables = {name: _below_each_other(parts) for name, parts in tables.items()}
     return EditedFacts(
         lm,
