@@ -82,6 +82,11 @@ class LanguageModel:
         assert isinstance(stored, Tensor)
         return stored.T if type(self.module(name)).__name__ == "Conv1D" else stored  # GPT-2's
 
+    @property
+    def residual_multiplier(self) -> float:
+        """What an MLP's output is multiplied by before it joins the residual stream: 1 but in Granite."""
+        return float(getattr(self.network.config, "residual_multiplier", None) or 1)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits over the vocabulary of final hidden states [..., hidden], as the network gives them.
 
