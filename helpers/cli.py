@@ -158,8 +158,13 @@ def fetch(
 
 @app.command("figure")
 def redraw_figures(
-    names: Annotated[list[str] | None, Argument(help="published figures")] = None,
-    show: Annotated[bool, Option("--list", help="list the names")] = False,
+    names: Annotated[list[str] | None, Argument(help="published figures, or kinds of them")] = None,
+    model: Annotated[str, Option(help="of the stored runs; default: as published")] = "",
+    editor: Annotated[str, Option(help="the one that is shown")] = "",
+    k: Annotated[str, Option("--k", help="share of the units that count as located")] = "",
+    mode: Annotated[str, Option(help="how the edits were made")] = "",
+    case: Annotated[str, Option(help="number of the edit that is shown")] = "",
+    show: Annotated[bool, Option("--list", help="list the names, and each kind's options")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
     from helpers.results.figure import LIST, save
@@ -167,8 +172,10 @@ def redraw_figures(
     if show or not names:
         echo(LIST.read_text("utf-8"), nl=False)
         return
+    options = {"model": model, "editor": editor, "k": k, "mode": mode, "case": case}
+    choices = {option: text for option, text in options.items() if text}
     for name in names:
-        for path in save(name):
+        for path in save(name, choices=choices):
             echo(str(path))
 
 

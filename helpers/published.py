@@ -14,12 +14,15 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
-from helpers.editing.editors import fairer
+from helpers.counterfact.metrics import counterfact_table
+from helpers.editing.editors import fairer, method_label, objectives
 from helpers.gates.tables import audit_caption, gate_audit_table
 from helpers.klob import tables as klob
+from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
 from helpers.peak.ablations import (
     by_label,
     coefficients_table,
+    editors_with,
     fairer_editors,
     finished,
     sequence_metrics,
@@ -30,16 +33,19 @@ from helpers.peak.gates import gate_table
 from helpers.peak.metrics import method_metrics, metric_interval
 from helpers.peak.placebo import placebo_table
 from helpers.peak.tables import (
+    HARD_METRICS,
     MAIN_METRICS,
     Metrics,
     beside_paper,
     caption_of,
+    editing_table,
     paper_setting,
+    run_table,
     scores_of,
     unedited,
 )
-from helpers.records import did_you_mean
-from helpers.results.archive import PACKAGED_WORDS, Run, archive
+from helpers.records import check_choice, did_you_mean
+from helpers.results.archive import Run, archive, runs_by_model
 from helpers.results.notes import (
     AnyTable,
     ShownTable,
@@ -64,7 +70,16 @@ _KEYS = (
     "records",
     "n",
     "subtask",
+    "field",
+    "measure",
+    "set",
+    "step",
 )
+
+
+def _of_the_papers_data(run: Run) -> bool:
+    """Whether a run is neither of a name of its own nor of what its model recalls."""
+    return "@" not in run.name and not thinkedit.is_recalled(run)
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,8 @@ class PublishedTable:
     make: Callable[..., AnyTable]
     of: str = ""  # the archive; none: the table needs no stored run
     data: str = ""
+    needs: tuple[str, ...] = ()  # tables, or kinds of parts, that a run must have
+    when: Callable[[Run], bool] = _of_the_papers_data  # what else must be true of it
     several: bool = False
     caption: Callable[[Run], str] = lambda run: run.name
 
@@ -110,20 +127,16 @@ def _stored_runs(name: str, entry: PublishedTable, model: str) -> list[Run]:
     stored_runs = [
         run
         for run in archive(entry.of).runs()
-        if run.name.endswith(entry.data) and "@" not in run.name and "_recalled" not in run.name
+        if run.name.endswith(entry.data) and set(entry.needs) <= set(run.kinds) and entry.when(run)
     ]
-    runs_of_models: dict[str, list[Run]] = {model_name: [] for model_name in PACKAGED_WORDS}
-    for run in stored_runs:
-        runs_of_models.setdefault(str(run.about.source["model"]), []).append(run)
-    model_names = [model_name for model_name, runs in runs_of_models.items() if runs]
-    if model and model not in model_names:
-        hint = did_you_mean(model, model_names)
-        raise UserError(f"{name}: no run of {model!r}{hint}; there are {', '.join(model_names)}")
+    by_model = runs_by_model(stored_runs)
+    model_names = list(by_model)
     if model:
+        check_choice(name, "model", model, model_names)
         model_names = [model]
     elif not entry.several:
         model_names = model_names[:1]
-    return [run for model_name in model_names for run in runs_of_models[model_name]]
+    return [run for model_name in model_names for run in by_model[model_name]]
 
 
 def _with_measures(shown: ShownTable, measures: Sequence[str]) -> ShownTable:
@@ -164,6 +177,56 @@ def _success_and_damage(run: Run, *, paper_table: str) -> ShownTable:
     source = run.about.source
     papers = paper_setting(source["model"], source["dataset"], tables=[paper_table])
     return _beside(by_record, papers, *method_notes(run))
+
+
+def _every_editor(*runs: Run) -> ShownTable:
+    """All methods of all runs, below each other by model."""
+    tables = []
+    notes: list[str] = []
+    for run in runs:
+        shown = run_table(run, method_metrics(scores_of(run)))
+        model_name = run.about.source["model"]
+        # Counts that differ between models are in the cells, not in the titles.
+        titles = [str(column).partition(" (n=")[0] for column in shown.table]
+        tables.append(shown.table.set_axis(titles, axis=1).assign(model=model_name))
+        notes.append(f"{model_name}: {shown.note}" if shown.note else "")
+    rows = pd.concat(tables).reset_index().set_index(["model", "method"])
+    return with_note(rows.fillna(""), *notes)
+
+
+def _objectives(run: Run) -> ShownTable:
+    """APP of each editor without one of its objectives, on the records that all have."""
+    metrics = variant_metrics(studies_of(run).scores)
+    tables: dict[str, pd.DataFrame] = {}
+    for editor in editors_with(run, "alpha", factor=0):
+        tables |= by_label(finished(metrics, objectives(editor)))
+    return with_note(editing_table(tables, metrics=HARD_METRICS), *training_notes(run))
+
+
+def _dose_slopes(run: Run) -> pd.DataFrame:
+    from helpers.behaviour.doses import dose_table, doses_of  # loads torch
+
+    slopes = dose_table(doses_of(run)).reset_index()
+    return slopes.assign(method=slopes["method"].map(method_label))
+
+
+def _abilities(run: Run) -> ShownTable:
+    from helpers.behaviour.exam import ability_table  # loads torch
+
+    return with_note(ability_table(run), *training_notes(run))
+
+
+def _locality(run: Run) -> ShownTable:
+    """Whether located mass follows the gain of edits of the same fact more than that of others."""
+    gains = edit_gains(run.joined("edits"))
+    mass = layer_mass(run.joined("layers"), gains.index)
+    return klob.locality_text(locality_table(gains, mass, seed=0), profile_twins(mass))
+
+
+def _recalled(*runs: Run, table_of: Callable[..., pd.DataFrame]) -> ShownTable:
+    """A table of the graphs that models recall, each edit made alone."""
+    without_app, _ = thinkedit.split_app(thinkedit.terms_of_runs(runs))
+    return thinkedit.as_text(table_of(without_app, mode="independent"))
 
 
 def _all_answers_as_targets(run: Run) -> ShownTable:
@@ -265,6 +328,16 @@ TABLES = {
         "PEAK-CF next to the paper's LLaMA-2 13B (PEAK, Table 9)",
         partial(_success_and_damage, paper_table="peak_table_9"),
     ),
+    "editors": _peak(
+        "All methods of all models on PEAK-CF, in percent", _every_editor, several=True
+    ),
+    "counterfact": PublishedTable(
+        "CounterFact's metrics, next to GPT-2 XL (ROME, Table 4)",
+        counterfact_table,
+        of="counterfact",
+        data="_counterfact-val",
+        caption=caption_of,
+    ),
     "placebo": _peak(
         "The noise floor: each record under its own edit and under another record's",
         _noise_floor,
@@ -280,6 +353,25 @@ TABLES = {
     ),
     "sequences": _ablation(
         "Edits one upon the other: the records edited so far, after n edits", _sequences_by_length
+    ),
+    "objectives": _ablation(
+        "What APP loses without one of its objectives (PEAK, Figure 3)",
+        _objectives,
+        caption=caption_of,
+    ),
+    "doses": _ablation(
+        "What a doubled hyperparameter changes: slope per doubling, with its interval",
+        _dose_slopes,
+        data="_peak-cf@doses",
+        when=lambda run: True,
+        caption=caption_of,
+    ),
+    "abilities": _ablation(
+        "What edits do to general abilities: perplexity and right answers, before → after",
+        _abilities,
+        data="_peak-cf@exam",
+        when=lambda run: True,
+        caption=caption_of,
     ),
     "scorers": _scorer(
         "The same edits under every scorer, in percent", partial(_by_scorer, table_of=scorer_table)
@@ -300,6 +392,15 @@ TABLES = {
         "Locating methods by KLoB's three criteria, layers",
         partial(_locating_criteria, granularity="layer"),
     ),
+    "klob_parameters": _klob(
+        "Locating methods by KLoB's three criteria, single weights",
+        partial(_locating_criteria, granularity="parameter"),
+    ),
+    "klob_locality": _klob(
+        "Located mass and the gain of edits, layer by layer: the same fact's against other facts'",
+        _locality,
+        needs=("edits", "layers"),
+    ),
     "klob_nulls": _klob(
         "Neurons that sentences share, next to sentences dealt at random", _neurons_by_chance
     ),
@@ -316,5 +417,21 @@ TABLES = {
     ),
     "thinkedit_table_10": _thinkedit(
         "IFR by the chain's number of steps (ThinkEdit, Table 10)", _chain_lengths
+    ),
+    "thinkedit_recalled": _thinkedit(
+        "IFR and CKP on the graphs that the models recall, each edit alone",
+        partial(_recalled, table_of=thinkedit.technique_table),
+        when=thinkedit.is_recalled,
+    ),
+    "thinkedit_deep": _thinkedit(
+        "Share of edits that leave no chain (Definition 2), on the graphs that the models recall",
+        partial(_recalled, table_of=thinkedit.deep_table),
+        when=thinkedit.is_recalled,
+    ),
+    "construction": PublishedTable(
+        "Facts left after each step of making PEAK's sets from packaged triples",
+        lambda run: run.tables["funnel"],
+        of="construction",
+        needs=("funnel",),
     ),
 }

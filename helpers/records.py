@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from helpers import UserError
 
+MOST_LISTED = 30  # choices that a message names one by one
 SLOT = " _"  # the end of a sentence whose answer is asked for
 Item = TypeVar("Item")
 Record = TypeVar("Record")
@@ -169,11 +170,28 @@ def plain_signs(text: str) -> str:
     return unicodedata.normalize("NFKC", visible).translate(_SIGNS)
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The known word that is nearest to a misspelt one, to end a message; empty where none is near."""
+def did_you_mean(word: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known word that is nearest to a misspelt one, to end a message; empty where none is near.
+
+    ``cutoff`` is how near: difflib's ratio, 1 for the same letters in the same order, whatever their case.
+    """
     known_by_folded = {known_word.casefold(): known_word for known_word in known}
-    nearest = get_close_matches(str(word).casefold(), list(known_by_folded), n=1)
-    return f" (did you mean {known_by_folded[nearest[0]]!r}?)" if nearest else ""
+    folded = str(word).casefold()
+    nearest = get_close_matches(folded, list(known_by_folded), n=1, cutoff=cutoff)
+    return meant_in_words(known_by_folded[nearest[0]]) if nearest else ""
+
+
+def meant_in_words(word: str) -> str:
+    """The word that was probably meant, to end a message."""
+    return f" (did you mean {word!r}?)"
+
+
+def check_choice(whose: str, noun: str, choice: str, offered: Sequence[str]) -> None:
+    """Refuse a choice that is none of those offered, naming them, or the first and the last of many."""
+    if choice not in offered:
+        listed = [*offered[:5], "…", offered[-1]] if len(offered) > MOST_LISTED else offered
+        hint = did_you_mean(choice, offered)
+        raise UserError(f"{whose}: no {noun} {choice!r}{hint}; there are {', '.join(listed)}")
 
 
 def by_case_id(items: Iterable[NumberedItem], case_id: int) -> NumberedItem:

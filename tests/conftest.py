@@ -78,7 +78,57 @@ TINY: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         **_LLAMA_LIKE,
     },
+    "smollm3": {"model_type": "smollm3", "no_rope_layer_interval": 2, **_LLAMA_LIKE},
+    "gemma2": {
+        "model_type": "gemma2",
+        "head_dim": 8,
+        "query_pre_attn_scalar": 8,
+        "sliding_window": 24,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 5.0,
+        **_LLAMA_LIKE,
+    },
+    "olmo3": {
+        "model_type": "olmo3",
+        "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        **_LLAMA_LIKE,
+    },
+    "granite": {
+        "model_type": "granite",
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.5,
+        "attention_multiplier": 0.3,
+        "logits_scaling": 2.0,
+        **_LLAMA_LIKE,
+    },
+    "ministral": {
+        "model_type": "ministral",
+        "head_dim": 8,
+        "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        **_LLAMA_LIKE,
+    },
+    "ministral3": {
+        "model_type": "ministral3",
+        "head_dim": 8,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 8.0,
+            "original_max_position_embeddings": 64,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "llama_4_scaling_beta": 0.1,
+        },
+        **_LLAMA_LIKE,
+    },
+    "glm": {"model_type": "glm", "head_dim": 8, **_LLAMA_LIKE},
+    "glm4": {"model_type": "glm4", "head_dim": 8, **_LLAMA_LIKE},
 }
+# Architectures besides those of the papers.
+FURTHER = ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3", "smollm3", "gemma2", "olmo3"]
+FURTHER += ["granite", "ministral", "ministral3", "glm", "glm4"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

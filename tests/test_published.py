@@ -44,6 +44,24 @@ def test_peaks_table_has_our_means_and_the_papers_numbers():
     assert cell.strip("*†") == f"{theirs:.1f}"
 
 
+def test_a_table_of_all_editors_has_every_model_or_the_one_asked_for():
+    _, shown = published_table_named("editors", model="gemma3-270m", measures=["ES"])
+    assert list(shown.table) == ["model", "method", "records", "ES"]
+    assert set(shown.table["model"]) == {"gemma3-270m"}
+    run = archive("peak").get("gemma3-270m_peak-cf")
+    assert set(shown.table["method"]) == {"unedited", *run.tables}
+    mean = 100 * method_metrics(scores_of(run, only=["IKE"]))["IKE"]["ES"].mean()
+    (cell,) = shown.table.loc[shown.table["method"] == "IKE", "ES"]
+    assert cell.startswith(f"{mean:.1f}")
+
+
+def test_counterfacts_table_has_the_papers_below_ours():
+    _, shown = published_table_named("counterfact", measures=["ES"])
+    models = shown.table.set_index(["model", "method"]).index
+    assert ("smollm2-135m", "ROME") in models
+    assert any(model.endswith("(paper)") for model, _ in models)
+
+
 def test_thinkedits_table_has_the_papers_below_ours():
     _, shown = published_table_named("thinkedit_table_5")
     assert set(shown.table["source"]) == {"ours", "paper, pooled"}
@@ -56,6 +74,7 @@ def test_thinkedits_table_has_the_papers_below_ours():
     [
         (["peak_tabel_3"], "no table 'peak_tabel_3' (did you mean 'peak_table_3'?)"),
         (["klob_criteria", "--model", "smolm2-135m"], "(did you mean 'smollm2-135m'?); there are"),
+        (["klob_locality", "--model", "gemma3-270m"], "no model 'gemma3-270m'; there are smollm2"),
         (["peak_table_8", "--measure", "delta"], "no measure 'delta'; there are α, β"),
         (["peak_table_8", "--format", "latx"], "no format 'latx' (did you mean 'latex'?)"),
         (["thinkedit_table_4", "--model", "gpt2"], "the table is of no model"),

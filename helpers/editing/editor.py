@@ -50,6 +50,10 @@ class Editor(ABC):
             if name in vars(cls):
                 setattr(cls, name, in_own_state(vars(cls)[name]))
 
+    @classmethod  # noqa: B027 - most editors need nothing
+    def check_request(cls, request: EditRequest) -> None:
+        """Refuse a request that lacks what this editor needs; called before a model is loaded."""
+
     @property
     def method(self) -> str:
         """The name that fits its hyperparameters best, with APP, icd or targets, e.g. ``rome+app``."""

@@ -61,6 +61,15 @@ class Kn(Editor):
     versioned_parts = ("contexts", "attributions")
     app = None
 
+    @classmethod
+    def check_request(cls, request: EditRequest) -> None:
+        """Refuse a request without an answer to attribute."""
+        if not request.correct:
+            raise RequestError(
+                f"record {request.record or request.text!r}: KN attributes the answer known so far;"
+                " give it as the first of `correct`"
+            )
+
     def settings(self) -> dict[str, Any]:
         """All that the updates depend on: any editor's settings, and the context templates."""
         return super().settings() | {"contexts": [list(group) for group in self.contexts.groups]}
@@ -99,11 +108,7 @@ class Kn(Editor):
         """
         lm, settings = self.lm, self.hyperparameters
         record = request.record or request.text
-        if not request.correct:
-            raise RequestError(
-                f"record {record!r}: KN attributes the answer known so far; give it as the first of"
-                " `correct`"
-            )
+        self.check_request(request)
         templates = (template.replace("{}", request.text) for template in self.contexts.templates)
         before = separator_after(request.text)
         with request.named():

@@ -212,7 +212,8 @@ class SpreadingEditor(VectorEditor):
         )
         wanted = torch.stack([edit.wanted for edit in pending])  # [n, d]
         current = torch.stack([of_prompts[0] for of_prompts in read[last_block]]).double()
-        residuals = (wanted - current).T / layers_left  # [d, n]
+        # What the MLP's output is to change by for the stream to change by its share, [d, n].
+        residuals = (wanted - current).T / layers_left / self.lm.residual_multiplier
         if norm:
             entering_norm = torch.stack([of_prompts[0] for of_prompts in read[mlp]], dim=1)
             residuals = before_norm(self.lm.module(norm), entering_norm, residuals)

@@ -18,7 +18,6 @@ from helpers.editing.build import build_editor
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
-from helpers.facts import Fact
 from helpers.models import LanguageModel
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
@@ -35,24 +34,6 @@ from helpers.thinkedit.run import ThinkEditRun
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
 LISTING = Sampling(max_new_tokens=24, stop="\n", chat=False)
-
-
-def record_of(fact: Fact) -> PeakRecord:
-    """A fact of one's own as a record that is in no data set; its false answers count as both kinds."""
-    paraphrases = fact.prompts[1 : 1 + len(fact.paraphrases)]
-    return PeakRecord(
-        case_id=0,
-        relation="",
-        prompt=fact.prompt,
-        subject=fact.subject,
-        target_new=fact.target,
-        target_true=fact.correct[0] if fact.correct else "",
-        correct=fact.correct,
-        hard_false=fact.false,
-        random_false=fact.false,
-        paraphrases=paraphrases,
-        locality=(),
-    )
 
 
 def with_target(record: PeakRecord, target: str) -> PeakRecord:

@@ -23,6 +23,7 @@ from helpers import paths
 from helpers.editing.editors import EDITORS
 from helpers.explorer import one_edit
 from helpers.explorer.one_edit import ChainExplorer, ChainsOutcome, Explorer, Outcome
+from helpers.facts import record_of
 from helpers.facts.read import fact_of_row
 from helpers.models import load
 from helpers.models.weights import PACKAGED_WEIGHTS, weights_folder
@@ -205,7 +206,7 @@ class EditPanel(Panel):
         """The chosen fact with the chosen answer; a ValueError where they make no edit."""
         if self.source.value == OWN:
             field_texts = {field_name: field.value for field_name, field in self.own.items()}
-            return one_edit.record_of(fact_of_row({"target": self.target.value, **field_texts}))
+            return record_of(fact_of_row({"target": self.target.value, **field_texts}))
         return one_edit.with_target(self._records[self.fact.value], self.target.value)
 
     def choose(self, record: PeakRecord) -> None:

@@ -1,122 +1,115 @@
-"""What a model gives for a fact before and after its edit, and the table's row that is made of both."""
+"""What a model gives for facts before and after their edits, and the table's rows that are made of both."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from helpers.editing.edit import Edit
-from helpers.facts.fact import Fact
+from helpers.facts.benchmark import GREEDY, target_ids
+from helpers.facts.fact import Fact, fact_warnings
 from helpers.models import LanguageModel
-from helpers.models.tokens import Ids, answer_ids, separator_after, subject_prompt
-from helpers.peak.metrics import additivity, keep_answers
+from helpers.models.tokens import Ids, subject_prompt
+from helpers.peak.metrics import METRICS, metrics_table
+from helpers.results.evaluation import Evaluation
 from helpers.results.statistics import Kind
-from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.naming import starts
-from helpers.scoring.responses import Sampling, response_text, sample_tokens
+from helpers.scoring.responses import response_text
 
-GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
-LONGEST_LETTER = 4  # tokens, of bytes; their number shows whether a word goes on after the target
 END = -1  # no token's id: where a continuation stops by itself
-_DAMAGE = ("CPC", "AFF", "ANF")
+# Columns of damage, and PEAK's metric at the edit prompt that each of them is.
+_DAMAGE = {"CPC": "CPC_hard", "AFF": "AFF_hard", "ANF": "ANF_hard"}
 FACT_MEASURES: dict[str, Kind] = {  # of the table, with how their values are distributed
     "efficacy": "share",
     "generality": "share",
     "locality": "fraction",
-    "CPC": "number",
-    "AFF": "fraction",
-    "ANF": "fraction",
+    **{column: METRICS[metric].kind for column, metric in _DAMAGE.items()},
 }
-# Of an edit's diagnostics, what its row depends on.
-_ROW_DIAGNOSTICS = ("failure", "exploding", "layers")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What one model gives for a fact.
+    """What one model gives for a fact."""
 
-    ``tokens`` are its greedy continuations of ``fact.prompts``, fewer where the text ends; ``sums`` and
-    ``means`` the log-probabilities of target, correct and false answers, whole and a token.
+    probability: float  # of the whole target at the edit prompt, the product over its tokens
+    tokens: tuple[Ids, ...]  # greedy continuations of ``Fact.prompts``
+
+
+def answers_of(evaluation: Evaluation[Fact]) -> dict[int, Answers]:
+    """What is stored of each fact's answers, by the fact's number."""
+    scores = evaluation.read()
+    of_targets = scores[scores["list"] == "target"]
+    probabilities = dict(zip(of_targets["case_id"], np.exp(of_targets["sum"]), strict=True))
+    table = evaluation.read("continuations")
+    tokens: dict[int, list[Ids]] = {}
+    for case_id, ids in zip(table["case_id"], table["tokens"], strict=True):
+        tokens.setdefault(case_id, []).append(tuple(map(int, ids)))
+    return {
+        case_id: Answers(float(probabilities[case_id]), tuple(of_prompts))
+        for case_id, of_prompts in tokens.items()
+    }
+
+
+def fact_table(
+    evaluation: Evaluation[Fact],
+    facts: Sequence[Fact],
+    *,
+    together: bool,
+    edits_subject_token: bool,
+) -> pd.DataFrame:
+    """A row a fact of what the edits of an evaluation did, as ``edit_facts`` describes it.
+
+    Args:
+        together: whether one edit was made of all facts.
+        edits_subject_token: whether the editor writes at the subject's last token.
     """
-
-    tokens: list[Ids]
-    sums: list[float]
-    means: list[float]
-
-    version: ClassVar[int] = 1  # raise it when the same fact gets other answers
-
-    def to_row(self) -> dict[str, str]:
-        """As the results store keeps them."""
-        return {"tokens": json.dumps(self.tokens), "scores": json.dumps([self.sums, self.means])}
-
-    @classmethod
-    def from_row(cls, row: Mapping[Any, Any]) -> Answers:
-        """The answers that ``to_row`` gave."""
-        sums, means = json.loads(row["scores"])
-        return cls([tuple(ids) for ids in json.loads(row["tokens"])], sums, means)
-
-
-def answers_to(
-    lm: LanguageModel, facts: Sequence[Fact], edits: Sequence[Edit], owners: Sequence[int]
-) -> list[Answers]:
-    """What the model gives for each fact, under the edit that ``owners`` name for it."""
-    questions = [
-        Question(fact.prompts[0], (fact.target, *fact.correct, *fact.false)) for fact in facts
-    ]
-    scores = score_answers(lm, questions, edits, owners)
-    prompts: list[str] = []
-    prompt_owners: list[int] = []
-    token_counts = [_token_count(lm, fact) for fact in facts]
-    for fact, owner in zip(facts, owners, strict=True):
-        prompts += fact.prompts
-        prompt_owners += [owner] * len(fact.prompts)
-    sampling = replace(GREEDY, max_new_tokens=max(token_counts), stop=None)
-    continuations = iter(sample_tokens(lm, prompts, edits, prompt_owners, sampling))
-    answers = []
-    scores_of_facts = scores.groupby("question", sort=True)
-    for fact, token_count, (_, fact_scores) in zip(
-        facts, token_counts, scores_of_facts, strict=True
-    ):
-        tokens = [next(continuations)[0][:token_count] for _ in fact.prompts]
-        answers.append(Answers(tokens, fact_scores["sum"].tolist(), fact_scores["mean"].tolist()))
-    return answers
-
-
-def _token_count(lm: LanguageModel, fact: Fact) -> int:
-    """Tokens after which it is decided whether a continuation gives the fact's target."""
-    longest_target = max(map(len, _target_ids(lm, fact)))
-    return max(GREEDY.max_new_tokens, longest_target + LONGEST_LETTER)
-
-
-def _target_ids(lm: LanguageModel, fact: Fact) -> list[Ids]:
-    """The target's tokens after each of the fact's prompts."""
-    return [answer_ids(lm, fact.target, separator_after(prompt)) for prompt in fact.prompts]
+    lm = evaluation.lm
+    before = answers_of(evaluation.unedited)
+    after = answers_of(evaluation)
+    edits = {row["case_id"]: row for row in evaluation.edits().to_dict("records")}
+    layer_warnings = evaluation.read("warnings").set_index("case_id")["warning"]
+    scores = evaluation.before_and_after(from_store_only=True)
+    damage = pd.DataFrame() if scores.empty else metrics_table(scores)
+    rows = []
+    for fact in facts:
+        case_id = fact.case_id
+        row = fact_row(lm, fact, before[case_id], after[case_id], edits[case_id]["failure"])
+        if fact.correct and fact.false:
+            for column, metric in _DAMAGE.items():
+                is_measured = case_id in damage.index  # an edit that was given up has none
+                row[column] = damage.loc[case_id, metric] if is_measured else float("nan")
+        warnings = fact_warnings(fact, facts, together=together)
+        if edits_subject_token and not subject_prompt(lm, fact.prompt, fact.subject).subject_last:
+            warnings.append(
+                "the subject is the first token, which holds no fact: put a word before it"
+            )
+        if edits[case_id]["exploding"]:
+            warnings.append("the update is as large as the weights")
+        if layer_warnings[case_id]:
+            warnings.append(layer_warnings[case_id])
+        if warnings:
+            row["warning"] = "; ".join(warnings)
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def fact_row(
-    lm: LanguageModel,
-    fact: Fact,
-    before: Answers,
-    after: Answers,
-    diagnostics: Mapping[str, Any],
+    lm: LanguageModel, fact: Fact, before: Answers, after: Answers, failure: str
 ) -> dict[str, object]:
-    """A fact's row of the table that ``edit_facts`` describes, without columns it does not ask for."""
-    targets = _target_ids(lm, fact)
+    """A fact's row without damage and warnings; ``failure`` is why the edit was given up, if it was."""
+    targets = target_ids(lm, fact)
     known_before = gives(lm, before.tokens[0], targets[0])
     given_after = [gives(lm, *pair) for pair in zip(after.tokens, targets, strict=True)]
     row: dict[str, object] = {
         "fact": fact.request.text,
         "target": fact.target,
-        "outcome": outcome(diagnostics, known_before=known_before, given_after=given_after[0]),
-        "generated before": shown_text(lm, before),
-        "generated after": shown_text(lm, after),
-        "P before": float(np.exp(before.sums[0])),
-        "P after": float(np.exp(after.sums[0])),
+        "outcome": outcome(failure, known_before=known_before, given_after=given_after[0]),
+        "generated before": shown_text(lm, before.tokens[0]),
+        "generated after": shown_text(lm, after.tokens[0]),
+        "P before": before.probability,
+        "P after": after.probability,
         "efficacy": float("nan") if known_before else float(given_after[0]),
     }
     first_locality = 1 + len(fact.paraphrases)
@@ -127,52 +120,48 @@ def fact_row(
             before.tokens[first_locality:], after.tokens[first_locality:], strict=True
         )
         row["locality"] = np.mean([shared_beginning(*pair) for pair in continuations])
-    if fact.correct and fact.false:
-        row |= damage(fact, before, after)
     return row
 
 
 def text_rows(
-    lm: LanguageModel, facts: Sequence[Fact], before: Sequence[Answers], after: Sequence[Answers]
+    lm: LanguageModel,
+    facts: Sequence[Fact],
+    before: Mapping[int, Answers],
+    after: Mapping[int, Answers],
 ) -> pd.DataFrame:
     """Every prompt of the facts and what it is for, with the greedy continuations before and after."""
     rows = []
-    for fact, answers_before, answers_after in zip(facts, before, after, strict=True):
+    for fact in facts:
         roles = ["prompt", *["paraphrase"] * len(fact.paraphrases)]
         roles += ["locality"] * len(fact.locality)
         for prompt_index, (role, prompt) in enumerate(zip(roles, fact.prompts, strict=True)):
             row = {"fact": fact.request.text, "target": fact.target, "role": role, "text": prompt}
-            row["before"] = shown_text(lm, answers_before, prompt_index)
-            row["after"] = shown_text(lm, answers_after, prompt_index)
+            row["before"] = shown_text(lm, before[fact.case_id].tokens[prompt_index])
+            row["after"] = shown_text(lm, after[fact.case_id].tokens[prompt_index])
             rows.append(row)
     return pd.DataFrame(rows)
 
 
 def gives(lm: LanguageModel, tokens: Ids, target: Ids) -> bool:
     """Whether a continuation begins with the target's tokens, and the name that they are ends there."""
-    if not begins_with(tokens, target):
+    if tokens[: len(target)] != target:
         return False
     text, name = (lm.tokenizer.decode(ids, skip_special_tokens=True) for ids in (tokens, target))
     return 0 in starts(text, name)
 
 
-def begins_with(tokens: Ids, target: Ids) -> bool:
-    """Whether the target's tokens are the first ones."""
-    return tokens[: len(target)] == target
-
-
-def outcome(diagnostics: Mapping[str, Any], *, known_before: bool, given_after: bool) -> str:
+def outcome(failure: str, *, known_before: bool, given_after: bool) -> str:
     """What became of an edit, in the table's words."""
-    if failure := diagnostics.get("failure"):
+    if failure:
         return f"given up: {failure}"
     if known_before:
         return "known before"
     return "written" if given_after else "not written"
 
 
-def shown_text(lm: LanguageModel, answers: Answers, prompt_index: int = 0) -> str:
-    """The beginning of the continuation of one of the fact's prompts, up to the line's end."""
-    return response_text(lm, answers.tokens[prompt_index][: GREEDY.max_new_tokens], GREEDY)
+def shown_text(lm: LanguageModel, tokens: Ids) -> str:
+    """The beginning of a continuation, up to the line's end."""
+    return response_text(lm, tokens[: GREEDY.max_new_tokens], GREEDY)
 
 
 def shared_beginning(before: Ids, after: Ids) -> float:
@@ -185,38 +174,3 @@ def shared_beginning(before: Ids, after: Ids) -> float:
             break
         shared_count += 1
     return shared_count / len(tokens_before)
-
-
-def damage(fact: Fact, before: Answers, after: Answers) -> dict[str, float]:
-    """CPC, AFF and ANF at the edit prompt, over the answers that the unedited model ranks as it should."""
-    correct_before, false_before = answer_lists(fact, before)
-    correct_after, false_after = answer_lists(fact, after)
-    counted_answers = keep_answers(correct_before, false_before, false_before)
-    correct = np.array([correct_before, correct_after])[:, counted_answers.correct]
-    false = np.array([false_before, false_after])[:, counted_answers.hard]
-    measures = additivity(correct, false)
-    return {name: measures[name] for name in _DAMAGE}
-
-
-def answer_lists(fact: Fact, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-    """Mean log-probabilities of the correct and of the false answers; the target's comes before them."""
-    _, correct, false = np.split(np.array(answers.means), [1, 1 + len(fact.correct)])
-    return correct, false
-
-
-def diagnostics_for_row(edit: Edit) -> dict[str, Any]:
-    """What an edit's row depends on of its diagnostics."""
-    return {name: value for name, value in edit.diagnostics.items() if name in _ROW_DIAGNOSTICS}
-
-
-def edit_warnings(
-    lm: LanguageModel, fact: Fact, diagnostics: Mapping[str, Any], *, edits_subject_token: bool
-) -> list[str]:
-    """What is odd about an edit that was made, from its diagnostics."""
-    messages = []
-    if edits_subject_token and not subject_prompt(lm, fact.prompt, fact.subject).subject_last:
-        messages.append("the subject is the first token, which holds no fact: put a word before it")
-    if diagnostics.get("exploding"):
-        messages.append("the update is as large as the weights")
-    layers = diagnostics.get("layers", {}).values()
-    return messages + [layer["warning"] for layer in layers if "warning" in layer]

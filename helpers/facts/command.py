@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from helpers.editing.build import check_method
-from helpers.editing.presets import default_preset
-from helpers.facts.edit import Tell, edit_facts
+from helpers.facts.edit import Tell, check_facts, checked_methods, edit_facts
 from helpers.facts.read import load_facts
 from helpers.facts.result import report_paths
 from helpers.models import load
@@ -38,9 +36,9 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     """
     report_paths(out)
     model_source(model)
-    for editor in editors:
-        check_method(editor, model, preset or default_preset(editor, model))
+    methods = checked_methods(model, editors, preset)
     facts = load_facts(file)
+    check_facts(facts, methods)
     lm = load(model, dtype=dtype, device=device)
     with patch.dict(os.environ, {"HELPERS_TELL": "1", "TQDM_DISABLE": "1"}):  # lines of progress
         result = edit_facts(

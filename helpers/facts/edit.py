@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
@@ -12,18 +16,21 @@ from helpers.editing import presets
 from helpers.editing.app import App
 from helpers.editing.build import build_editor, check_method
 from helpers.editing.corpus import corpus_named
-from helpers.editing.editor import Memo
+from helpers.editing.edit import Edit
+from helpers.editing.editor import Editor, Memo, with_memo
 from helpers.editing.editors import split_method
 from helpers.editing.moments import unmade_layers, usual_seconds
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import RequestError
-from helpers.facts.answers import Answers, edit_warnings, fact_row, text_rows
-from helpers.facts.fact import Fact, fact_warnings, listed
+from helpers.facts.answers import answers_of, fact_table, text_rows
+from helpers.facts.benchmark import fact_benchmark, joint_edit, joint_mode
+from helpers.facts.fact import Fact, listed
 from helpers.facts.result import EDITOR, EditedFacts
-from helpers.facts.run import Answered, FactRun, content_number
 from helpers.models import LanguageModel
+from helpers.models.batching import records_at_once
 from helpers.params import check_whole_number
 from helpers.processes import span_in_words, tell_nothing
+from helpers.results.evaluation import INDEPENDENT, Evaluation
 from helpers.results.store import ResultsStore
 
 Tell = Callable[[str], None]
@@ -58,7 +65,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     - ``locality``: the share of the unedited model's next 12 tokens that the edited model generates
       before it first departs from them, averaged over the locality prompts;
     - ``CPC``, ``AFF``, ``ANF``: damage to correct and false answers, both given (PEAK, Equations 3, 5, 6);
-    - ``warning``: what is odd about the fact (``fact_warnings``) or its edit (``edit_warnings``).
+    - ``warning``: what is odd about the fact (``fact_warnings``) or its edit.
 
     Args:
         editors: several instead of ``editor``: the table has a row a fact and editor.
@@ -71,58 +78,76 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     The other options are those of ``build_editor``.
     """
     facts = listed(facts)
-    methods = _checked_methods(lm, editors or (editor,), app, preset, facts)
+    methods = checked_methods(lm.name, editors or (editor,), preset)
+    check_facts(facts, methods, app)
     check_whole_number("seed", seed)
     corpus_named(corpus, seed=seed)
     if placebo and together:
         raise RequestError("a placebo is another fact's edit: omit together, or the placebo")
-    store = ResultsStore(Path(results)) if results else None
-    unedited_run = FactRun(lm, facts, None, store)
-    # Before an edit is made: it refuses whatever cannot be scored.
-    before = [answered.answers for answered in unedited_run.answers(unedited_run.own_edits)]
-    foreign_indices = _foreign_facts(facts, seed, tell) if placebo else None
+    benchmark = fact_benchmark(facts)
+    edited_instead = _edited_instead(facts, seed, tell) if placebo else {}
+    # One by one on a CPU where they are kept: an interruption costs what is made together.
+    chunk = records_at_once(lm.device, 1) if results else len(facts)
     memo: Memo = {}
     tables: dict[str, list[pd.DataFrame]] = {"own": [], "placebo": [], "texts": []}
-    runs: dict[str, FactRun] = {}
-    for number, (method, preset_of_method) in enumerate(methods.items(), start=1):
-        _announce_moments(lm, method, preset_of_method, corpus, seed, tell)
-        built_editor = build_editor(
-            method,
-            lm,
-            preset=preset_of_method,
-            app=app,
-            corpus=corpus,
-            seed=seed,
-            progress=store is None,
-            memo=memo,
-        )
-        run = FactRun(lm, facts, built_editor, store, together=together)
-        runs[method] = run
-        missing_count = run.missing(run.own_edits)
-        tell(
-            f"{method} ({number} of {len(methods)}): {missing_count} of {len(facts)} facts to be edited"
-        )
-        editor_column = {EDITOR: method} if editors else {}
-        edits_subject = _edits_subject(lm, method, preset_of_method)
-        own_answers = run.answers(run.own_edits)
-        table = _fact_rows(run, before, own_answers, edits_subject_token=edits_subject)
-        tables["own"].append(table.assign(**editor_column))
-        text_table = text_rows(lm, facts, before, [answered.answers for answered in own_answers])
-        tables["texts"].append(text_table.assign(**editor_column))
-        if foreign_indices:
-            answers_under_others = run.answers(foreign_indices)
-            table = _fact_rows(run, before, answers_under_others, edits_subject_token=edits_subject)
-            tables["placebo"].append(table.assign(**editor_column))
+    edits: dict[str, Callable[[], tuple[Edit, ...]]] = {}
+    settings: dict[str, Mapping[str, Any]] = {}
+    with TemporaryDirectory() as scratch:
+        store = ResultsStore(Path(results or scratch))
+        unedited = Evaluation(lm, benchmark, store)
+        unedited.complete()  # before an edit is made: it refuses whatever cannot be scored
+        before = answers_of(unedited)
+        for number, (method, preset_of_method) in enumerate(methods.items(), start=1):
+            _announce_moments(lm, method, preset_of_method, corpus, seed, tell)
+            built_editor = build_editor(
+                method,
+                lm,
+                preset=preset_of_method,
+                app=app,
+                corpus=corpus,
+                seed=seed,
+                progress=not results,
+                memo=memo,
+            )
+            keeping_editor = with_memo(built_editor, memo)  # each edit is made once
+            mode = joint_mode(facts) if together else INDEPENDENT
+            own_evaluation = Evaluation(lm, benchmark, store, keeping_editor, mode, chunk)
+            edits[method] = cache(partial(_edits, keeping_editor, facts, together=together))
+            settings[method] = own_evaluation.settings
+            progress = f"{method} ({number} of {len(methods)})"
+            tell(f"{progress}: {len(own_evaluation.missing())} of {len(facts)} facts to be edited")
+            own_evaluation.complete()
+            table_of = partial(
+                fact_table,
+                facts=facts,
+                together=together,
+                edits_subject_token=_edits_subject(lm, method, preset_of_method),
+            )
+            editor_column = {EDITOR: method} if editors else {}
+            tables["own"].append(table_of(own_evaluation).assign(**editor_column))
+            texts = text_rows(lm, facts, before, answers_of(own_evaluation))
+            tables["texts"].append(texts.assign(**editor_column))
+            if edited_instead:
+                foreign_evaluation = replace(own_evaluation, mode=benchmark.placebo(edited_instead))
+                foreign_evaluation.complete()
+                tables["placebo"].append(table_of(foreign_evaluation).assign(**editor_column))
     joined_tables = {name: _below_each_other(parts) for name, parts in tables.items()}
     return EditedFacts(
         lm,
         facts,
-        {method: run.edits for method, run in runs.items()},
-        {method: run.settings for method, run in runs.items()},
+        edits,
+        settings,
         table=joined_tables["own"],
         texts=joined_tables["texts"],
         placebo=joined_tables["placebo"],
     )
+
+
+def _edits(editor: Editor, facts: Sequence[Fact], *, together: bool) -> tuple[Edit, ...]:
+    """One edit for each fact, or the one for all."""
+    if together:
+        return (joint_edit(editor, facts),)
+    return tuple(editor.edit([fact.request for fact in facts]))
 
 
 def _below_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -136,50 +161,35 @@ def _below_each_other(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table
 
 
-def _fact_rows(
-    run: FactRun, before: Sequence[Answers], after: Sequence[Answered], *, edits_subject_token: bool
-) -> pd.DataFrame:
-    """The rows of one editor's edits in the table."""
-    rows = []
-    for fact, answers_before, answered_after in zip(run.facts, before, after, strict=True):
-        row = fact_row(
-            run.lm, fact, answers_before, answered_after.answers, answered_after.diagnostics
-        )
-        warnings = fact_warnings(fact, run.facts, together=run.together)
-        warnings += edit_warnings(
-            run.lm, fact, answered_after.diagnostics, edits_subject_token=edits_subject_token
-        )
-        if warnings:
-            row["warning"] = "; ".join(warnings)
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _checked_methods(
-    lm: LanguageModel,
-    editors: Sequence[str],
-    app: App | bool | None,
-    preset: presets.Preset | None,
-    facts: Sequence[Fact],
+def checked_methods(
+    model: str, editors: Sequence[str], preset: presets.Preset | None
 ) -> dict[str, presets.Preset]:
-    """Each method with its preset; whatever is wrong with one of them is raised before the first is built."""
+    """Each method with its preset for a model; whatever is wrong with one of them is raised."""
     methods: dict[str, presets.Preset] = {}
     for method in editors:
         split_method(method)  # before a preset is looked for
-        methods[method] = preset or presets.default_preset(method, lm.name)
-        check_method(method, lm.name, methods[method])
+        methods[method] = preset or presets.default_preset(method, model)
+        check_method(method, model, methods[method])
         if method.endswith("+icd"):
             raise RequestError(
                 f"{method}: the table scores every answer of a fact, and icd would train on them; use"
                 " build_editor, and score other answers"
             )
-        if app or method.endswith("+app"):
-            for fact in facts:
-                if not (fact.correct or fact.false):
-                    raise RequestError(
-                        f"{fact.request.text!r}: APP protects answers; give some, or omit APP"
-                    )
     return methods
+
+
+def check_facts(
+    facts: Sequence[Fact], methods: Iterable[str], app: App | bool | None = None
+) -> None:
+    """Refuse facts that lack what one of the methods needs, before a model is loaded for them."""
+    for method in methods:
+        named_editor, suffix = split_method(method)
+        for fact in facts:
+            named_editor.editor_class.check_request(fact.request)
+            if (app or suffix == "app") and not (fact.correct or fact.false):
+                raise RequestError(
+                    f"{fact.request.text!r}: APP protects answers; give some, or omit APP"
+                )
 
 
 def _edits_subject(lm: LanguageModel, method: str, preset: presets.Preset) -> bool:
@@ -206,14 +216,15 @@ def _announce_moments(
         )
 
 
-def _foreign_facts(facts: Sequence[Fact], seed: int, tell: Tell) -> list[int] | None:
-    """For each fact the one whose edit is its placebo, of another prompt and subject; None without one."""
+def _edited_instead(facts: Sequence[Fact], seed: int, tell: Tell) -> dict[int, Fact]:
+    """By each fact's number the fact whose edit is its placebo, of another prompt and subject, if any."""
     topics = []
     for fact in facts:
         names = frozenset((fact.target, *fact.correct, *fact.false))
-        topics.append(Topic(str(content_number(fact)), fact.prompt, fact.subject, names))
+        topics.append(Topic(str(fact.case_id), fact.prompt, fact.subject, names))
     try:
-        return foreign_records(topics, seed=seed)
+        foreign_indices = foreign_records(topics, seed=seed)
     except UserError:
         tell("no placebo: a fact has no other fact of another prompt and subject; give more facts")
-        return None
+        return {}
+    return {fact.case_id: facts[index] for fact, index in zip(facts, foreign_indices, strict=True)}

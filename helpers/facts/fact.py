@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pandas as pd
 
 from helpers.editing.request import EditRequest, RequestError, errors_about, read_texts
 from helpers.records import comparable
+from helpers.results.store import content_number
 from helpers.scoring.naming import mentions
 
 TEXTS = ("subject", "prompt", "target")
@@ -47,6 +48,11 @@ class Fact:
         for answer, count in counts.items():
             if count > 1:
                 raise RequestError(f"{text!r}: {answer!r} is given twice in target, correct, false")
+
+    @property
+    def case_id(self) -> int:
+        """Its number by its content: what its answers are stored under, whichever line it is in."""
+        return content_number(asdict(self))
 
     @property
     def request(self) -> EditRequest:

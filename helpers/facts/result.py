@@ -16,7 +16,7 @@ from torch import Tensor
 from helpers import UserError, __version__
 from helpers.editing.edit import Edit, EditError
 from helpers.editing.weight_edit import apply, only_weights, write
-from helpers.facts.answers import GREEDY
+from helpers.facts.benchmark import GREEDY
 from helpers.facts.card import model_card
 from helpers.facts.fact import Fact
 from helpers.facts.summary import summary_table

@@ -18,7 +18,7 @@ from scipy import stats
 from helpers.klob.metrics import UnitIndices, edit_gains, layer_mass, locality_table, profile_twins
 from helpers.klob.tables import LABELS, criteria_table, made_of, made_with
 from helpers.results.archive import Run
-from helpers.results.figure import figure
+from helpers.results.figure import Option, figure
 from helpers.results.statistics import mean_interval
 from helpers.results.style import (
     AT_RIGHT,
@@ -171,7 +171,19 @@ def reading() -> Figure:
     return rsim_line(0.75, 0.25, title=f"Made-up numbers: {question}")
 
 
-@figure("05_evaluation", needs=("similarities", "sentences", "null"), **PUBLISHED)
+def _shares_of_located(run: Run) -> list[float]:
+    """The shares of the neurons, k, that a run counts as located."""
+    similarities = run.joined("similarities")
+    of_neurons = similarities.loc[similarities["granularity"] == "neuron", "share"]
+    return [float(share) for share in sorted(of_neurons.unique())]
+
+
+@figure(
+    "05_evaluation",
+    needs=("similarities", "sentences", "null"),
+    options={"k": Option("share", _shares_of_located)},
+    **PUBLISHED,
+)
 def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
     """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
     criteria = criteria_table(

@@ -227,11 +227,11 @@ class LogitAttribution(Locator):
     def _writes(self, lm: LanguageModel, layer: int, activations: Tensor) -> _Writes:
         module_name = lm.layout.mlp_out(layer)
         layer_write = lm.module(module_name)(activations).float()  # [queries, hidden]
-        scale = torch.ones_like(layer_write)
+        scale = torch.full_like(layer_write, lm.residual_multiplier)
         norm_name = lm.layout.mlp_norm(layer)
         if norm_name is not None:  # a diagonal map once its scale is that of the whole write
             normed = deepcopy(lm.module(norm_name)).float()(layer_write)
-            scale = normed / torch.where(layer_write == 0, scale, layer_write)
+            scale = normed / torch.where(layer_write == 0, 1, layer_write)
         if self.granularity == "neuron":
             return _Writes(lm.weight(module_name).float(), activations.float(), scale)
         # The layer is one unit, whose write is all of the scale.

@@ -82,7 +82,7 @@ def slot_logits(lm: LanguageModel, batch: SlotBatch, slots: Tensor | None = None
         slots = batch.slots
     rows = torch.arange(len(slots), device=hidden.device)
     hidden_at_slots = hidden[rows, slots]  # [rows, hidden]
-    return lm.module(lm.layout.architecture.head)(hidden_at_slots).float()
+    return lm.logits(hidden_at_slots).float()
 
 
 @in_own_state

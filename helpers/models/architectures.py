@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -32,7 +33,9 @@ class Architecture:
     value: str = ""
     mlp_norm: str | None = None  # passed by the MLP's output before the residual stream
     fused_gate: bool = False  # gate and up are one matrix
-    eager_only: bool = False  # the public implementation has no sdpa path
+    eager_only: bool = (
+        False  # the public implementation has no sdpa path, or one without its soft cap
+    )
     tuple_output: bool = False  # blocks return a tuple
     masked: bool = False  # every token sees all others
 
@@ -58,6 +61,14 @@ _LLAMA = Architecture(
     value="model.layers.{}.self_attn.v_proj",
 )
 _POST_NORM = replace(_LLAMA, mlp_norm="model.layers.{}.post_feedforward_layernorm")
+_FUSED = replace(
+    _LLAMA,
+    mlp_in=("model.layers.{}.mlp.gate_up_proj",),
+    fused_gate=True,
+)
+
+# In the names of models and of fields of their configurations: what carries a state from token to token.
+_RECURRENT = re.compile("mamba|rwkv|lstm|ssm|state_size|conv|lru_width")
 
 ARCHITECTURES: dict[str, Architecture] = {
     "gpt2": _GPT2,
@@ -74,12 +85,18 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2": _LLAMA,
     "qwen3": _LLAMA,
     "mistral": _LLAMA,
+    "ministral": _LLAMA,
+    "ministral3": _LLAMA,
+    "smollm3": _LLAMA,
+    "granite": _LLAMA,
     "olmo2": _POST_NORM,
+    "olmo3": _POST_NORM,
+    "gemma2": replace(_POST_NORM, eager_only=True),
     "gemma3_text": _POST_NORM,
+    "glm": _FUSED,
+    "glm4": replace(_FUSED, mlp_norm="model.layers.{}.post_mlp_layernorm"),
     "phi3": replace(  # Phi-3 and Phi-4
-        _LLAMA,
-        mlp_in=("model.layers.{}.mlp.gate_up_proj",),
-        fused_gate=True,
+        _FUSED,
         query="model.layers.{}.self_attn.qkv_proj",
         value="model.layers.{}.self_attn.qkv_proj",
     ),
@@ -183,6 +200,22 @@ def architecture_of(config: PreTrainedConfig) -> Architecture:
     """The row of the table for a model's configuration."""
     model_type = config.model_type
     if model_type not in ARCHITECTURES:
+        reason = _why_not_supported(config)
+        if reason:
+            raise ModelError(f"architecture {model_type!r} {reason}: take a dense text model")
         known = f"{', '.join(ARCHITECTURES)} of ARCHITECTURES in helpers/models/architectures.py"
         raise ModelError(f"architecture {model_type!r} is none of {known}")
     return ARCHITECTURES[model_type]
+
+
+def _why_not_supported(config: PreTrainedConfig) -> str:
+    """What a configuration has that no row of the table could describe; empty where nothing tells."""
+    text_config = config.get_text_config()
+    fields = [name for name, value in vars(text_config).items() if value]
+    if any("expert" in name for name in fields):
+        return "has mixture-of-experts layers, where a token meets a few of many matrices"
+    if any(_RECURRENT.search(name) for name in (text_config.model_type, *fields)):
+        return "has recurrent (state-space) layers, where texts cannot be packed"
+    if text_config is not config:
+        return "reads more than text"
+    return ""

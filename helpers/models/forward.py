@@ -174,7 +174,7 @@ def vocabulary_scores(
         tokens: ids of the predicted tokens [n].
         distribution_rows: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
-    logits = lm.network.get_output_embeddings()(hidden)  # [positions, vocabulary]
+    logits = lm.logits(hidden)  # [positions, vocabulary]
     of_tokens, distributions = _LogProbabilities.apply(
         logits, token_rows, tokens, distribution_rows
     )

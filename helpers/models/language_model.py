@@ -82,6 +82,26 @@ class LanguageModel:
         assert isinstance(stored, Tensor)
         return stored.T if type(self.module(name)).__name__ == "Conv1D" else stored  # GPT-2's
 
+    @property
+    def residual_multiplier(self) -> float:
+        """What an MLP's output is multiplied by before it joins the residual stream: 1 but in Granite."""
+        return float(getattr(self.network.config, "residual_multiplier", None) or 1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits over the vocabulary of final hidden states [..., hidden], as the network gives them.
+
+        Granite divides what its head gives by a constant, Gemma 2 caps it by a tanh.
+        """
+        config = self.network.config
+        logits: Tensor = self.module(self.layout.architecture.head)(hidden)
+        scaling = getattr(config, "logits_scaling", None)
+        if scaling:
+            logits = logits / scaling
+        cap = getattr(config, "final_logit_softcapping", None)
+        if cap:
+            logits = cap * torch.tanh(logits / cap)
+        return logits
+
     def weight_norm(self, name: str) -> float:
         """Frobenius norm of ``weight(name)`` in fp32."""
         return float(self.weight(name).float().norm())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +52,7 @@ from helpers.models.weights import (
     torch_dtype,
 )
 from helpers.network import causes, is_network_error, network_words, status_of
+from helpers.records import did_you_mean, meant_in_words
 
 MODEL_NAMES = (*PACKAGED_WEIGHTS, *HUB_NAMES)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -75,6 +75,10 @@ _ORGANISATIONS = {  # by how the names of their models begin, on the hub
     "falcon": "tiiuae",
     "smollm": "HuggingFaceTB",
 }
+_IN_FLOATING_POINT = (
+    "take the model in floating point, or let transformers dequantise it (model.dequantize()), save it with"
+    " its tokenizer, and give that folder"
+)
 # Types of numbers in safetensors; others are codes, which transformers would take for numbers.
 _NUMBERS = ("F16", "BF16", "F32", "F64")
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
@@ -153,26 +157,22 @@ def model_source(name: str) -> str:
     if (address := _HUB_ADDRESS.fullmatch(name)) is None and re.search(r"[/\\]|^[.~]", name):
         beside = folder.parent
         siblings = [p.name for p in beside.iterdir() if p.is_dir()] if beside.is_dir() else []
-        like = [str(beside / each) for each in get_close_matches(folder.name, siblings, 1)]
-        remedy = _meant(like) or ": give the folder of a saved model, with config.json"
+        hint = did_you_mean(folder.name, siblings)
+        remedy = hint or ": give the folder of a saved model, with config.json"
         raise ModelError(f"no folder {name}{remedy}")
-    like = [address[1]] if address else _similar(name)
-    raise ModelError(f"no model {name!r}{_meant(like) or f': {_WAYS}'}")
+    hint = meant_in_words(address[1]) if address else _similar_model(name)
+    raise ModelError(f"no model {name!r}{hint or f': {_WAYS}'}")
 
 
-def _similar(name: str) -> list[str]:
-    """The model that a short name was probably meant for, if any: one of ours, or one of the hub's."""
+def _similar_model(name: str) -> str:
+    """In words, the model that a short name was probably meant for, if any: one of ours, or of the hub's."""
     small = name.lower().replace("_", "-")
-    if close := get_close_matches(small, MODEL_NAMES, 1, cutoff=0.88):
-        return close
+    if hint := did_you_mean(small, MODEL_NAMES, cutoff=0.88):
+        return hint
     starts = [start for start in _ORGANISATIONS if small.startswith(start)]
     if starts:
-        return [f"{_ORGANISATIONS[max(starts, key=len)]}/{name}"]
-    return get_close_matches(small, MODEL_NAMES, 1)
-
-
-def _meant(names: Sequence[str]) -> str:
-    return f"; did you mean {names[0]}?" if names else ""
+        return meant_in_words(f"{_ORGANISATIONS[max(starts, key=len)]}/{name}")
+    return did_you_mean(small, MODEL_NAMES)
 
 
 def _why_not_loaded(source: str, error: Exception) -> str:
@@ -200,8 +200,8 @@ def _why_not_from_hub(source: str, error: Exception) -> str:
         return f"{source} is gated: accept its terms at {page}, then run hf auth login"
     if caused_by(RepositoryNotFoundError) or status == 404:
         known_names = [*HUB_NAMES.values(), *EMBEDDED_NAMES]
-        similar_names = get_close_matches(source, known_names, 1, cutoff=0.8)
-        return f"no model {source} on the hub{_meant(similar_names) or '; a private one needs hf auth login'}"
+        hint = did_you_mean(source, known_names, cutoff=0.8)
+        return f"no model {source} on the hub{hint or '; a private one needs hf auth login'}"
     if status in (401, 403):
         return f"the hub refuses {source} (HTTP {status}): run hf auth login"
     if not (caused_by(LocalEntryNotFoundError) or is_network_error(error)):
@@ -223,7 +223,9 @@ def _pretrained(
         kind = "causal" if masked else "masked"
         raise ModelError(f"{name} is a {kind} language model: load it with masked={not masked}")
     if getattr(config, "quantization_config", None):
-        raise ModelError(f"{name} stores weights as codes, to which no edit can be added")
+        raise ModelError(
+            f"{name} stores weights as codes, to which no edit can be added: {_IN_FLOATING_POINT}"
+        )
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     _check_vocabulary(source, tokenizer, config.vocab_size)
     config_file = cached_file(source, "config.json")
@@ -282,7 +284,7 @@ def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any
     if codes := sorted(key for key, kind in taken.items() if kind not in _NUMBERS):
         raise ModelError(
             f"{source} stores {_first(codes)} as {taken[codes[0]]}, codes to which no edit can be"
-            " added: take the model in floating point"
+            f" added: {_IN_FLOATING_POINT}"
         )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source} lacks {_first(missing)}; fetch it again, whole")
@@ -342,9 +344,13 @@ def _ready(loaded: LanguageModel) -> LanguageModel:
     if loaded.masked:
         return loaded
     ids = _ids_of_a_fact(loaded)
+    eager_only = loaded.layout.architecture.eager_only
+    if eager_only:
+        network.set_attn_implementation("eager")
     expected = _scores_of_the_network(loaded, ids)
     lean_norms(network)
-    network.set_attn_implementation("eager" if loaded.layout.architecture.eager_only else TILED)
+    if not eager_only:
+        network.set_attn_implementation(TILED)
     difference = (_packed_scores(loaded, ids) - expected).abs()
     tolerance = torch.finfo(loaded.dtype).eps ** 0.5  # half of the digits
     if not bool((difference <= tolerance * (1 + expected.abs())).all()):

@@ -197,7 +197,9 @@ def torch_dtype(name: str) -> torch.dtype:
 def torch_device(name: str) -> torch.device:
     """The CPU or GPU of a name, whether this machine has it or not."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):  # MPS has no float64, "meta" no values
-        raise ModelError(f"device {name!r} is neither 'cpu' nor 'cuda'")
+        several = name in ("auto", "balanced", "sequential") or "," in name
+        remedy = "; a model runs on one device: give cuda:0, or a smaller dtype" if several else ""
+        raise ModelError(f"device {name!r} is neither 'cpu' nor 'cuda'{remedy}")
     return torch.device(name)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from helpers.editing.editors import EDITORS
 from helpers.peak.findings import (
     APP_COSTS,
     APP_REDUCES,
@@ -39,7 +40,7 @@ from helpers.peak.tables import (
     scores_of,
 )
 from helpers.results.archive import Run
-from helpers.results.figure import figure
+from helpers.results.figure import Option, figure
 from helpers.results.notes import method_notes, training_notes
 from helpers.results.statistics import LEVEL, Contrast, Estimate, paired, positive_interval
 from helpers.results.style import (
@@ -125,9 +126,26 @@ def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
     return f"Correct answers that lose nine tenths or more: {counts_in_words}"
 
 
-@figure("03_lists", of="peak")
-def list_probabilities(run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Figure:
-    """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2)."""
+def _methods_of_editor(run: Run, editor: str) -> list[str]:
+    """A run's tables of one editor, plain and with APP."""
+    label = EDITORS[editor].label
+    return [name for name in run.tables if name.partition("+")[0] == label]
+
+
+def _editors_of_run(run: Run) -> list[str]:
+    return [editor for editor in EDITORS if _methods_of_editor(run, editor)]
+
+
+@figure("03_lists", of="peak", options={"editor": Option("editor", _editors_of_run)})
+def list_probabilities(
+    run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER, editor: str = ""
+) -> Figure:
+    """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2).
+
+    ``editor`` is the one whose methods are shown; empty: all.
+    """
+    if editor:
+        run = run.only(_methods_of_editor(run, editor))
     scores = scores_of(run)
     probabilities_by_method = {
         name: probabilities_table(scores_of_method, answer_filter)

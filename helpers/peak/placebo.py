@@ -10,14 +10,13 @@ record, of another relation and about another subject.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.placebo import Topic, foreign_records
@@ -54,16 +53,8 @@ class PeakPlacebo:
 
     @property
     def mode(self) -> Mode[PeakRecord]:
-        """How placebos are made: rows are kept by both records' contents."""
-
-        def edits(editor: Editor, records: Sequence[PeakRecord]) -> Sequence[Edit]:
-            foreign = [self.edited_instead[record.case_id] for record in records]
-            return editor.edit([self.run.request(record) for record in foreign])
-
-        def content(record: PeakRecord) -> object:
-            return record.to_json(), self.edited_instead[record.case_id].to_json()
-
-        return Mode("placebo", edits, content=content)
+        """How placebos are made."""
+        return self.run.benchmark.placebo(self.edited_instead)
 
     def scores(self, editor: Editor, *, from_store_only: bool = False) -> pd.DataFrame:
         """Scores before and under the placebo, for the metrics; if ``from_store_only``, the stored ones."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import UserDict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -118,6 +118,12 @@ class Run:
     def kinds(self) -> list[str]:
         """The kinds of its tables, each once; of a table without a kind its name."""
         return list(dict.fromkeys(key.kind or str(key) for key in self.keys))
+
+    def only(self, names: Collection[str]) -> Run:
+        """The run with the tables of these names alone."""
+        settings = {name: value for name, value in self.about.settings.items() if name in names}
+        tables = {name: self.tables[name] for name in self.tables if name in names}
+        return replace(self, about=replace(self.about, settings=settings), tables=tables)
 
     def joined(self, kind: str) -> pd.DataFrame:
         """All tables of a kind as one, in the order of publication; or the table of that name."""
@@ -258,6 +264,16 @@ PACKAGED_WORDS = {
     "gemma3-270m": "Gemma 3 270M, dequantised from 4 bits (q4_k_m)",
     "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B-Instruct, tuned for code, dequantised from 4 bits (q4_k_m)",
 }
+
+
+def runs_by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by the model that they are of, packaged models first; runs of no model are left out."""
+    by_model: dict[str, list[Run]] = {model_name: [] for model_name in PACKAGED_WORDS}
+    for run in runs:
+        model_name = run.about.source.get("model")
+        if model_name:
+            by_model.setdefault(str(model_name), []).append(run)
+    return {model_name: of_model for model_name, of_model in by_model.items() if of_model}
 
 
 def model_words(name: str) -> str:

@@ -82,6 +82,7 @@ class Benchmark(Generic[Case]):
         items: what the cases are called in the store's settings, where this is the key of "by content", or of
             a digest of all contents where each case's rows depend on all cases.
         whole: settings that take the place of that digest, where the cases are named by something else.
+        called: what messages call a case.
     """
 
     name: str
@@ -98,6 +99,23 @@ class Benchmark(Generic[Case]):
     finite: str = "sum"
     items: str = "records"
     whole: Mapping[str, Any] | None = None
+    called: Callable[[Case], str] = lambda case: f"case_id {case.case_id}"
+
+    def placebo(self, edited_instead: Mapping[int, Case]) -> Mode[Case]:
+        """The mode in which each case is under the edit of another one, given by the case's number.
+
+        Rows are kept by the contents of both.
+        """
+        content = self.content
+        assert content is not None, "a placebo's rows are kept by content"
+
+        def foreign_edits(editor: Editor, cases: Sequence[Case]) -> Sequence[Edit]:
+            return editor.edit([self.request(edited_instead[case.case_id]) for case in cases])
+
+        def both_contents(case: Case) -> object:
+            return content(case), content(edited_instead[case.case_id])
+
+        return Mode("placebo", foreign_edits, content=both_contents)
 
 
 @dataclass(frozen=True)
@@ -217,7 +235,7 @@ class Evaluation(Generic[Case]):
             if check_trained is not None:
                 check_trained(request, asked_questions)
 
-        read_all(((f"{file}case_id {case.case_id}", case) for case in cases), check_case)
+        read_all(((f"{file}{self.benchmark.called(case)}", case) for case in cases), check_case)
 
     def _check_of_trained(self) -> Callable[[EditRequest, Sequence[Question]], None] | None:
         """What refuses a request that trains on one of the questions; None: no request trains on any text.

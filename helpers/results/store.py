@@ -32,6 +32,12 @@ def settings_key(settings: Mapping[str, Any]) -> str:
     return digest_of(text.encode())
 
 
+def content_number(content: object) -> int:
+    """63 bits of a digest of JSON values: a case's number by its content."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return int(digest_of(text.encode()), 16) >> 1
+
+
 @dataclass(frozen=True)
 class ResultsStore:
     """A folder of results, one subfolder per key."""
@@ -152,15 +158,13 @@ class Cases(Generic[Case]):
 
     @cached_property
     def _numbers(self) -> dict[int, int]:
-        """What each case's rows are stored under: 63 bits of a digest, or its own number."""
+        """What each case's rows are stored under: the number of its content, or its own."""
         if self.content is None:
             return {case_id: case_id for case_id in self.by_id}
-        numbers = {}
-        for case_id, case in self.by_id.items():
-            made_of = (case_id, self.content(case))
-            text = json.dumps(made_of, sort_keys=True, ensure_ascii=False)
-            numbers[case_id] = int(digest_of(text.encode()), 16) >> 1
-        return numbers
+        return {
+            case_id: content_number((case_id, self.content(case)))
+            for case_id, case in self.by_id.items()
+        }
 
 
 def flag_unusable(edits: pd.DataFrame, scores: pd.DataFrame, column: str) -> pd.DataFrame:

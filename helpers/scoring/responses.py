@@ -371,7 +371,7 @@ def _next_tokens(
     lm: LanguageModel, hidden: Tensor, draws: np.ndarray, temperature: float
 ) -> Tensor:
     """The next token of each row: where its number is in the cumulative distribution; NaN: likeliest."""
-    logits = lm.network.get_output_embeddings()(hidden).float()  # [rows, vocabulary]
+    logits = lm.logits(hidden).float()  # [rows, vocabulary]
     if temperature == 0:
         return logits.argmax(-1)
     cumulative = (logits / temperature).softmax(-1).double().cumsum(-1)

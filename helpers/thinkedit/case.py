@@ -13,13 +13,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from helpers.records import comparable
-from helpers.results.figure import figure
+from helpers.records import by_case_id, comparable
+from helpers.results.archive import Run
+from helpers.results.figure import Option, figure
 from helpers.results.style import PALETTE, with_caption, without_mathematics
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
-from helpers.thinkedit.knowgic import EditedGraph
+from helpers.thinkedit.knowgic import EditedGraph, load_edited_graphs
+from helpers.thinkedit.modes import MODES
+from helpers.thinkedit.tables import caption_of_runs, facts_of, is_recalled
 
 EdgeStates = Mapping[tuple[str, str], str]
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
@@ -258,6 +261,43 @@ def stored_case(
 ) -> Figure:
     """The known ways through a stored edit's graph before and after it (Figures 15–20)."""
     return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
+
+
+def _case_numbers(run: Run) -> list[int]:
+    return [record.case_id for record in load_edited_graphs(run.about.source["layout"])]
+
+
+def _editors_alone(run: Run) -> list[str]:
+    """The methods of which a run has exact scores of edits made alone."""
+    return [key.method for key in run.keys if key.kind == "exact" and key.mode == MODES[0]]
+
+
+def _modes_with_scores(run: Run) -> list[str]:
+    modes = {key.mode for key in run.keys if key.kind == "exact"}
+    return [mode for mode in MODES if mode in modes]
+
+
+@figure(
+    "06_recalled_case",
+    of="thinkedit",
+    needs=("exact", "chains"),
+    when=is_recalled,
+    main="smollm2-135m_recalled-smollm2-135m",
+    options={
+        "case": Option("number", _case_numbers),
+        "editor": Option("editor", _editors_alone),
+        "mode": Option("mode", _modes_with_scores),
+    },
+    on_request="case",
+)
+def recalled_case(
+    run: Run, *, number: int, editor: str = "memit", mode: str = "independent"
+) -> Figure:
+    """The known ways through one of the graphs that a model recalls, before and after its edit."""
+    edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
+    facts = facts_of(run, editor, mode=mode)
+    caption = f"case {number}, {caption_of_runs([run], f'{editor}, {mode}')}"
+    return graph_pair(edit, caption=caption, **edge_states(edit, facts))
 
 
 def _coordinates_of_nodes(

@@ -18,7 +18,7 @@ from helpers.editing.editors import method_label
 from helpers.paths import PACKAGED
 from helpers.results import style
 from helpers.results.archive import PACKAGED_WORDS, Run, model_words
-from helpers.results.figure import figure
+from helpers.results.figure import Option, figure
 from helpers.results.looks import method_line
 from helpers.results.text import INCONCLUSIVE
 from helpers.thinkedit import metrics, tables
@@ -68,6 +68,13 @@ def _has_single_edits(run: Run) -> bool:
     return any(key.kind == "exact" and key.mode == "independent" for key in run.keys)
 
 
+def _main_modes(run: Run) -> list[str]:
+    """Of the two modes of the paper those that a run has exact scores of."""
+    modes = {key.mode for key in run.keys if key.kind == "exact"}
+    return [mode for mode in ("independent", SEQUENTIAL) if mode in modes]
+
+
+_BY_MODE = {"mode": Option("mode", _main_modes)}
 _stored_runs = partial(figure, of="thinkedit", needs=("exact", "chains"), together=True)
 _exact_scores = partial(
     _stored_runs, main="smollm2-135m", when=lambda run: _drawn_mode(run) == SEQUENTIAL
@@ -252,7 +259,7 @@ def _draw_lengths(axes: Axes, table: Table) -> None:
     axes.set(ylim=(0, 1), yticks=_TICKS_OF_SHARES)
 
 
-@_recalled_graphs("06_what_is_left")
+@_recalled_graphs("06_what_is_left", options=_BY_MODE)
 def what_is_left(
     runs: Sequence[Run], *, mode: str = "independent", rule: Known = DEFAULT
 ) -> Figure:
@@ -294,7 +301,7 @@ def _less_of_own_in_words(table: Table) -> str:
     )
 
 
-@_exact_scores("06_ckp")
+@_exact_scores("06_ckp", options=_BY_MODE)
 def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """CKP of each method with its interval, ours and the paper's (its Figure 6)."""
     panels = _by_graph(
@@ -303,6 +310,7 @@ def preservation(runs: Sequence[Run], *, mode: str = "sequential", rule: Known =
         tables.paper_techniques(),
         lambda table: _words_of_counts(table, "CKP", "facts"),
         rule,
+        mode,
     )
     note = "ours: mean over edits, at most 1 each; the paper's pooled values have no intervals"
     caption = _caption_with_notes(runs, rule, f"exact, {mode}", notes=note)
@@ -322,7 +330,7 @@ def _lowest_in_words(panels: Sequence[GraphPanel]) -> str:
     return f"Lowest mean CKP on KnowGIC: {', '.join(words_by_model.values())}"
 
 
-@_exact_scores("06_ifr_against_ckp")
+@_exact_scores("06_ifr_against_ckp", options=_BY_MODE)
 def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DEFAULT) -> Figure:
     """IFR and CKP, ours and the paper's own points (its Figure 7); the ideal is the upper left."""
     panels = _by_graph(
@@ -331,6 +339,7 @@ def trade_off(runs: Sequence[Run], *, mode: str = "sequential", rule: Known = DE
         tables.paper_techniques(),
         lambda table: _words_of_counts(table, "IFR", "chains"),
         rule,
+        mode,
     )
     fig, grid = _grid(len(panels))
     for axes, panel in zip(grid, panels, strict=True):

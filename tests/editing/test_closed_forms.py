@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from helpers.editing.contexts import read_at_subjects
+from helpers.editing.contexts import ContextTemplates, read_at_subjects
 from helpers.editing.memit import AlphaEdit, KeyHistory, before_norm
 from helpers.editing.moments import SecondMoment, SecondMomentError
 from helpers.editing.running import under_all
@@ -190,6 +191,24 @@ def test_rome_maps_its_key_to_the_optimised_value(
     direction = update[module].right[:, 0]
     assert float(direction.norm()) == pytest.approx(1)
     assert float(key @ direction) == pytest.approx(update.diagnostics["key_dot_direction"])
+
+
+@pytest.mark.parametrize("architecture", ["llama", "granite"])
+def test_memit_brings_the_stream_to_the_optimised_value(
+    tiny, make_editor, requests, architecture
+) -> None:
+    """Of one layer and prompt, where the second moment hardly weighs; Granite halves what an MLP writes."""
+    lm = tiny(architecture)
+    editor = make_editor("memit", lm, layers=(2,), mom2_update_weight=1e-6)
+    editor = replace(editor, contexts=ContextTemplates((("{}",),)))
+    block = lm.layout.block(2)
+    (found,) = editor.optimised(requests[:1], block)
+    edits = editor.edit(requests[:1])
+    read = read_at_subjects(
+        lm, editor.prompts(requests[:1]), inputs=[], outputs=[block], edits=edits
+    )
+    (values,) = read[block]
+    torch.testing.assert_close(values[0], found.initial + found.delta, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["memit", "alphaedit"])

@@ -19,16 +19,18 @@ from helpers.editing.vector import VectorEditor
 from helpers.editing.weight_edit import apply
 from helpers.models import LanguageModel
 from helpers.results.store import settings_key
+from tests.conftest import FURTHER
 from tests.editing.conftest import assert_same
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
-FURTHER = ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
 VECTOR = ["rome", "memit", "alphaedit"]
 LOSS = [name for name, editor in EDITORS.items() if editor.loss and name != "prune-added"]
 ONE_GRADIENT = ("mend", "ultraedit")  # whose loss is evaluated once, before the edit
 CASES = [
     *((name, architecture) for name in (*LOSS, "kn") for architecture in ARCHITECTURES),
-    *((name, architecture) for name in ("rome", "memit", "ft-m", "kn") for architecture in FURTHER),
+    *((name, architecture) for name in ("rome", "memit", "ft-m") for architecture in FURTHER),
+    # In the random GLM-4 the wordings of one fact share no neuron.
+    *(("kn", architecture) for architecture in FURTHER if architecture != "glm4"),
 ]
 
 
@@ -73,6 +75,14 @@ def _check_gains(name: str, architecture: str, gains: torch.Tensor) -> None:
         on_average = name in ("alphaedit", "nas", "r-rome")
         on_average |= (name, architecture) == ("rect", "gemma3")
         assert on_average or (gains > 0).all()
+
+
+@pytest.mark.parametrize("architecture", FURTHER)
+def test_app_batched_equals_alone(tiny, make_editor, requests, protective, architecture) -> None:
+    editor = make_editor("rome", tiny(architecture), app=protective)
+    for request, together in zip(requests, editor.edit(requests), strict=True):
+        (alone,) = editor.edit([request])
+        assert_same(together, alone)
 
 
 @pytest.mark.parametrize("name", [name for name in LOSS if name not in ONE_GRADIENT])

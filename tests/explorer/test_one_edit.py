@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from helpers.editing.weight_edit import WeightEdit
-from helpers.explorer.one_edit import MEASURES, Continuation, Outcome, record_of, with_target
-from helpers.facts import Fact
+from helpers.explorer.one_edit import MEASURES, Continuation, Outcome, with_target
+from helpers.facts import Fact, record_of
 from helpers.peak.metrics import metrics_table
 from helpers.peak.run import edit_prompt_probabilities, edit_request, joined_scores
 

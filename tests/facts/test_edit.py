@@ -194,7 +194,8 @@ def test_what_is_no_text_is_refused_with_the_fact_and_the_field(change, message)
 def test_what_cannot_be_edited_is_refused_before_the_model_runs(
     tiny, monkeypatch, facts, options, message
 ):
-    monkeypatch.setattr("helpers.facts.answers.score_answers", None)  # the first that would run it
+    # The first that would run it.
+    monkeypatch.setattr("helpers.results.evaluation.score_answers", None)
     options = {"editor": "ft-m", "preset": FAST, **options}
     with pytest.raises(UserError, match=message) as caught:
         edit_facts(tiny("llama"), facts, **options)
@@ -317,7 +318,7 @@ def test_a_target_that_the_answer_only_begins_with_is_not_known_before(tiny, mon
     """The unedited model says Nigeria, the edited one Niger."""
     model = tiny("llama")
     said = iter([[[answer_ids(model, "Nigeria.")]], [[answer_ids(model, "Niger.")]]])
-    monkeypatch.setattr("helpers.facts.answers.sample_tokens", lambda *_, **__: next(said))
+    monkeypatch.setattr("helpers.facts.benchmark.sample_tokens", lambda *_, **__: next(said))
     fact = Fact("Chad", "The neighbour of {} is", "Niger")
     row = edit_facts(model, [fact], editor="ft-m", preset=FAST).table.iloc[0]
     assert (row["outcome"], row["efficacy"]) == ("written", 1.0)
@@ -325,38 +326,38 @@ def test_a_target_that_the_answer_only_begins_with_is_not_known_before(tiny, mon
 
 
 def test_the_pieces_of_a_row():
-    failed = {"failure": "too large"}
+    failed = "too large"
     assert answers.outcome(failed, known_before=True, given_after=True) == "given up: too large"
-    assert answers.outcome({}, known_before=True, given_after=True) == "known before"
-    assert answers.outcome({}, known_before=False, given_after=True) == "written"
-    assert answers.outcome({}, known_before=False, given_after=False) == "not written"
-    assert answers.begins_with((1, 2, 3), (1, 2))
-    assert not answers.begins_with((1,), (1, 2))
+    assert answers.outcome("", known_before=True, given_after=True) == "known before"
+    assert answers.outcome("", known_before=False, given_after=True) == "written"
+    assert answers.outcome("", known_before=False, given_after=False) == "not written"
     assert answers.shared_beginning((1, 2, 3), (1, 2, 4)) == 0.5  # of three tokens and the end
     assert answers.shared_beginning((1,), (1,)) == 1
     assert answers.shared_beginning((1,), (1, 2)) == 0.5
     assert answers.shared_beginning(tuple(range(20)), (*range(11), 0)) == pytest.approx(11 / 12)
 
 
-def test_damage_is_of_the_answers_that_were_in_order_before():
-    fact = Fact("a", "{} is", "b", correct=("c", "d"), false=("e", "f"))
-
-    def given(*means):  # target, correct, false
-        return answers.Answers([], [], np.log(means).tolist())
-
-    before, after = given(0.1, 0.5, 0.25, 0.125, 0.0625), given(0.9, 0.25, 0.25, 0.5, 0.01)
-    correct, false = answers.answer_lists(fact, before)
-    assert np.exp(correct) == pytest.approx([0.5, 0.25])
-    assert np.exp(false) == pytest.approx([0.125, 0.0625])
-    found = answers.damage(fact, before, after)
-    counted = keep_answers(correct, false, false)
-    correct_after, false_after = answers.answer_lists(fact, after)
-    expected = additivity(
-        np.array([correct, correct_after])[:, counted.correct],
-        np.array([false, false_after])[:, counted.hard],
-    )
-    assert found == {name: expected[name] for name in ("CPC", "AFF", "ANF")}
-    assert found["CPC"] > 0
+def test_damage_is_of_the_answers_that_were_in_order_before(tiny):
+    """By hand, from scores of the prompt's answers before and after."""
+    lm = tiny("llama")
+    letters = tuple(string.ascii_lowercase)
+    asked = Question(SUDAN.prompts[0], letters)
+    ranked = [letters[i] for i in np.argsort(-score_answers(lm, [asked])["mean"].to_numpy())]
+    # One false answer is above the last correct one, and is not counted.
+    correct = (ranked[0], ranked[1], ranked[3])
+    false = (ranked[2], *ranked[4:9])
+    fact = replace(SUDAN, correct=correct, false=false)
+    result = edit_facts(lm, [fact], editor="ft-m", preset=FAST)
+    question = Question(fact.prompts[0], (*correct, *false))
+    scores = score_answers(lm, [question] * 2, result.edits, [-1, 0])["mean"].to_numpy()
+    before, after = scores.reshape(2, -1)
+    of_correct, of_false = np.split(np.array([before, after]), [len(correct)], axis=1)
+    counted = keep_answers(of_correct[0], of_false[0], of_false[0])
+    assert (len(counted.correct), len(counted.hard)) == (3, 5)
+    expected = additivity(of_correct[:, counted.correct], of_false[:, counted.hard])
+    row = result.table.iloc[0]
+    for name in ("CPC", "AFF", "ANF"):
+        assert row[name] == pytest.approx(expected[name], rel=1e-4)
 
 
 def test_a_fact_is_edited_and_scored_inside_the_chat_template(tiny, monkeypatch):

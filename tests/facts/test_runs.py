@@ -231,15 +231,25 @@ def test_one_command_makes_tables_of_a_file(checkpoint, tmp_path, ending):
     ("change", "message"),
     [
         (["--editors", "rmoe"], r"no method 'rmoe' (did you mean 'rome'?)"),
-        (["--model", "smollm2-135"], "did you mean smollm2-135m?"),
+        (["--model", "smollm2-135"], "(did you mean 'smollm2-135m'?)"),
+        (
+            ["--editors", "rome,kn", "FACTS"],
+            "'Sudan borders': KN attributes the answer known so far",
+        ),
+        (["--editors", "rome+app", "FACTS"], "'Sudan borders': APP protects answers"),
         (["--out", "a.cvs"], "did you mean '.csv'?"),
         (["--out", "a.pdf"], "no table ends in '.pdf'"),
         ([], "no file nowhere.csv with facts"),
     ],
 )
-def test_mistakes_are_told_before_a_model_is_loaded(change, message, monkeypatch):
+def test_mistakes_are_told_before_a_model_is_loaded(change, message, monkeypatch, tmp_path):
     monkeypatch.setattr("helpers.facts.command.load", None)
-    result = CliRunner().invoke(app, ["edit", "nowhere.csv", *change])
+    file = "nowhere.csv"
+    if "FACTS" in change:
+        file = tmp_path / "facts.csv"
+        file.write_text("subject,prompt,target\nSudan,{} borders,Mali\n")
+        change = [word for word in change if word != "FACTS"]
+    result = CliRunner().invoke(app, ["edit", str(file), *change])
     assert (result.exit_code, result.output[:7]) == (1, "error: ")
     assert message in result.output
     assert len(result.output.splitlines()) == 1

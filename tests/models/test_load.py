@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,30 @@ import requests
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
-from transformers import AutoTokenizer, BertForPreTraining, OPTConfig, OPTForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BertForPreTraining,
+    JambaConfig,
+    Llama4Config,
+    Llama4TextConfig,
+    Mamba2Config,
+    MambaConfig,
+    Mistral3Config,
+    MixtralConfig,
+    OPTConfig,
+    OPTForCausalLM,
+    Qwen3_5TextConfig,
+    Qwen3MoeConfig,
+    RecurrentGemmaConfig,
+    RwkvConfig,
+)
 from transformers.utils import hub
 
 from helpers import models
 from helpers.editing.contexts import context_templates
 from helpers.models import ARCHITECTURES, LanguageModel, shapes
-from helpers.models.architectures import ModelError
+from helpers.models.architectures import ModelError, architecture_of
 from helpers.models.load import _ready
 from helpers.models.shapes import byte_tokenizer, random_model
 from helpers.models.tokens import answer_ids, prompt_ids
@@ -182,21 +200,21 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("smollm-135m", "'smollm-135m'; did you mean smollm2-135m?"),
-        ("SmolLM2_135M", "did you mean smollm2-135m?"),
-        ("gpt2xl", "did you mean gpt2-xl?"),
-        ("gpt2", "no model 'gpt2'; did you mean openai-community/gpt2?"),
-        ("gpt2-medium", "did you mean openai-community/gpt2-medium?"),
-        ("Llama-3.2-1B", "did you mean meta-llama/Llama-3.2-1B?"),
-        ("bert-base-uncased", "did you mean google-bert/bert-base-uncased?"),
-        ("https://huggingface.co/Qwen/Qwen3-0.6B/tree/main", "did you mean Qwen/Qwen3-0.6B?"),
+        ("smollm-135m", "'smollm-135m' (did you mean 'smollm2-135m'?)"),
+        ("SmolLM2_135M", "(did you mean 'smollm2-135m'?)"),
+        ("gpt2xl", "(did you mean 'gpt2-xl'?)"),
+        ("gpt2", "no model 'gpt2' (did you mean 'openai-community/gpt2'?)"),
+        ("gpt2-medium", "(did you mean 'openai-community/gpt2-medium'?)"),
+        ("Llama-3.2-1B", "(did you mean 'meta-llama/Llama-3.2-1B'?)"),
+        ("bert-base-uncased", "(did you mean 'google-bert/bert-base-uncased'?)"),
+        ("https://huggingface.co/Qwen/Qwen3-0.6B/tree/main", "(did you mean 'Qwen/Qwen3-0.6B'?)"),
         ("xyzzy", "a name on the hub, ORG/NAME"),
         (" ", "a name on the hub, ORG/NAME"),
         ("./models/xyz", "no folder ./models/xyz: give the folder"),
         ("~/xyz/none", "no folder ~/xyz/none: give"),
         ("/abs/path", "no folder /abs/path: give"),
         ("models\\xyz", "no folder models"),
-        ("{}/modle", "modle; did you mean {}/model?"),
+        ("{}/modle", "modle (did you mean 'model'?)"),
         ("{}/model/config.json", "config.json is a file: give the folder it is in"),
     ],
 )
@@ -228,7 +246,7 @@ def answered(kind: type[Exception], status: int | None = None) -> Exception:
         (
             "Qwen/Qwen2.5-7B-Instrct",
             answered(hub.RepositoryNotFoundError, 404),
-            r"on the hub; did you mean Qwen/Qwen2\.5-7B-Instruct\?$",
+            r"on the hub \(did you mean 'Qwen/Qwen2\.5-7B-Instruct'\?\)$",
         ),
         ("x/y", answered(hub.HfHubHTTPError, 401), r"refuses x/y \(HTTP 401\): run hf auth login"),
         ("x/y", answered(hub.HfHubHTTPError, 503), r"be fetched \(HTTP 503 Service Unavailable\)"),
@@ -253,17 +271,45 @@ def test_what_the_hub_answers_is_one_line_with_the_remedy(monkeypatch, name, err
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_with_scores_of_its_own_is_refused(monkeypatch, dtype):
+    monkeypatch.setitem(ARCHITECTURES, "cohere", ARCHITECTURES["llama"])  # as a user may add it
+    with pytest.raises(ModelError, match="cannot be used in"):
+        made({**LLAMA, "model_type": "cohere", "logit_scale": 0.5}, dtype=dtype)
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("configuration", "words"),
     [
-        {**TINY["gemma3"], "final_logit_softcapping": 5.0},
-        {**LLAMA, "model_type": "granite", "logits_scaling": 4.0},
+        (MixtralConfig(), "'mixtral' has mixture-of-experts layers"),
+        (Qwen3MoeConfig(), "'qwen3_moe' has mixture-of-experts layers"),
+        (Llama4TextConfig(), "'llama4_text' has mixture-of-experts layers"),
+        (Llama4Config(), "'llama4' has mixture-of-experts layers"),
+        (JambaConfig(), "'jamba' has mixture-of-experts layers"),
+        (MambaConfig(), "'mamba' has recurrent .* layers"),
+        (Mamba2Config(), "'mamba2' has recurrent .* layers"),
+        (RwkvConfig(), "'rwkv' has recurrent .* layers"),
+        (RecurrentGemmaConfig(), "'recurrent_gemma' has recurrent .* layers"),
+        (Qwen3_5TextConfig(), "'qwen3_5_text' has recurrent .* layers"),
+        (Mistral3Config(), "'mistral3' reads more than text"),
+        (OPTConfig(), "'opt' is none of gpt2, gptj"),
     ],
 )
-def test_a_model_with_scores_of_its_own_is_refused(monkeypatch, settings, dtype):
-    monkeypatch.setitem(ARCHITECTURES, "granite", ARCHITECTURES["llama"])  # as a user may add it
-    with pytest.raises(ModelError, match="cannot be used in"):
-        made(settings, dtype=dtype)
+def test_what_the_table_cannot_describe_is_refused_with_the_reason(configuration, words):
+    with pytest.raises(ModelError, match=words) as refused:
+        architecture_of(configuration)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_codes_and_several_devices_are_refused_before_weights_are_read(folder, monkeypatch):
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "quantization_config": {"quant_method": "fp8"}}))
+    with pytest.raises(ModelError, match=r"stores weights as codes.*model\.dequantize\(\)"):
+        models.load(str(folder))
+    for device in ("auto", "cuda:0,cuda:1"):
+        with pytest.raises(ModelError, match="a model runs on one device: give cuda:0"):
+            models.load(str(folder), device=device)
 
 
 def test_a_tokenizer_that_appends_a_token_and_a_type_that_overflows_are_refused():

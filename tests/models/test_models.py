@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import FURTHER
+
 NAMES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
-NAMES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
+NAMES += FURTHER
 
 
 @pytest.mark.parametrize("name", NAMES)

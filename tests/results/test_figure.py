@@ -9,12 +9,21 @@ import pandas as pd
 import pytest
 from matplotlib import image
 from matplotlib import pyplot as plt
+from typer.testing import CliRunner
 
 from helpers import UserError
+from helpers.cli import app
 from helpers.paths import FIGURES
 from helpers.results import figure as figures
 from helpers.results.archive import DATA, About, Archive
-from helpers.results.figure import Drawing, drawing, published_figures, save
+from helpers.results.figure import (
+    Drawing,
+    Option,
+    drawing,
+    figures_named,
+    published_figures,
+    save,
+)
 
 published_figures()  # imports all chapters
 KINDS = [next(kind.published(), None) for kind in list(figures._REGISTRY.values())]
@@ -64,6 +73,86 @@ def test_a_run_under_a_name_of_its_own_has_its_figure_and_is_in_no_joint_one(dat
     Archive(data / "paper", label="mine").put("main", {"c": table}, About({"model": "other"}))
     assert names(data, needs=("c",)) == {"99_x_main@mine": "Title main@mine."}
     assert names(data, needs=("c",), together=True) == {}
+
+
+def test_options_choose_among_what_the_data_have(data, monkeypatch):
+    def drawn_with(run, *, share=1, editor=""):
+        return drawn(run, share=share, editor=editor)
+
+    options = {"k": Option("share", lambda run: [1, 2] if run.name == "main" else [2, 3])}
+    each = ("editor", lambda run: ["rome", "ft"])
+    kind = Drawing("99_x", "Title", drawn_with, of="paper", options=options, each=each)
+    assert kind.offered(data) == {"editor": ["rome", "ft"], "k": ["1", "2", "3"]}  # one model
+    one, other = kind.chosen({"k": "2", "editor": "ft"}, data)
+    assert [one.name, other.name] == ["99_x_ft_main_k-2", "99_x_ft_other_k-2"]
+    assert one.draw().axes[0].get_title() == "{'share': 2, 'editor': 'ft'}"
+    (alone,) = kind.chosen({"k": "3", "editor": "rome"}, data)
+    assert alone.name == "99_x_rome_other_k-3"
+    for choices, message in (
+        ({"mode": "deep"}, "99_x takes no --mode; it takes --editor, --k"),
+        ({"model": "tiny"}, "99_x takes no --model; it takes --editor, --k"),
+        (
+            {"editor": "roem"},
+            r"99_x: no editor 'roem' \(did you mean 'rome'\?\); there are rome, ft",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            kind.chosen(choices, data)
+    asked_for = Drawing("99_y", "Title", drawn_with, of="paper", options=options, on_request="k")
+    assert list(asked_for.published(data)) == []
+    with pytest.raises(UserError, match="99_y: choose one with --k"):
+        asked_for.chosen({}, data)
+    monkeypatch.setitem(figures._REGISTRY, "99_y", asked_for)
+    assert [entry.name for entry in figures_named("99_y", {"k": "1"}, data=data)] == [
+        "99_y_main_k-1"
+    ]
+
+
+def test_a_joint_figure_of_a_model_is_of_its_runs(data):
+    other = About({"model": "other"})
+    Archive(data / "paper").put("of_other", {"a": pd.DataFrame({"x": [1]})}, other)
+    kind = Drawing(
+        "99_x", "Title", lambda runs: [run.name for run in runs], of="paper", together=True
+    )
+    assert kind.offered(data) == {"model": ["tiny", "other"]}
+    (entry,) = kind.chosen({"model": "tiny"}, data)
+    assert (entry.name, entry.draw()) == ("99_x_model-tiny", ["main", "other"])
+
+
+# Of each kind that takes options the first value of each.
+CHOICES = [
+    (kind.name, {name: values[0]})
+    for kind in figures._REGISTRY.values()
+    for name, values in kind.offered().items()
+    if not kind.on_request
+]
+
+
+@pytest.mark.parametrize(("name", "choices"), CHOICES)
+def test_every_option_of_a_published_figure_draws(name, choices):
+    entries = figures_named(name, choices)
+    assert entries
+    plt.close(entries[0].draw())
+
+
+def test_a_recalled_case_is_drawn_by_number_editor_and_mode():
+    choices = {"model": "smollm2-135m", "case": "1", "editor": "rome", "mode": "independent"}
+    (entry,) = figures_named("06_recalled_case", choices)
+    assert entry.name.endswith("_case-1_editor-rome_mode-independent")
+    plt.close(entry.draw())
+
+
+def test_the_command_takes_options_and_refuses_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("helpers.paths.FIGURES", tmp_path)
+    run = CliRunner().invoke
+    drawn_figure = run(app, ["figure", "05_evaluation", "--model", "gemma3-270m", "--k", "0.05"])
+    assert drawn_figure.exit_code == 0, drawn_figure.output
+    name = "05_evaluation_gemma3-270m_klob-mini_k-0.05.png"
+    assert [path.name for path in tmp_path.glob("*.png")] == [name]
+    refused = run(app, ["figure", "05_layers", "--model", "gemma3-270m"])
+    assert refused.output == "error: 05_layers takes no --model; it takes no option\n"
+    listed = run(app, ["figure", "--list"]).output
+    assert "[05_evaluation: --model, --k]" in listed
 
 
 def test_unknown_names_say_where_names_are_listed(tmp_path):

@@ -19,10 +19,11 @@ from helpers.scoring.answers import (
     score_continuations,
     with_prefixes,
 )
+from tests.conftest import FURTHER
 from tests.scoring.random_edits import random_edits
 
 ARCHITECTURES = ["gpt2", "gptj", "llama", "qwen2", "mistral", "gemma3"]
-ARCHITECTURES += ["qwen3", "olmo2", "gpt_neox", "falcon", "phi3"]
+ARCHITECTURES += FURTHER
 QUESTIONS = [
     Question("Turkey shares a border with", ("Greece", "Georgia", "Gambia", "Iran", "Iraq")),
     Question("Turkey shares", ("borders", "b")),
