@@ -86,6 +86,7 @@ def runs_of(
             samples=params["samples"],
             sampling=sampling.get(estimator),
             seed=params["seed"],
+            corpus=params["corpus"],
             rivals=params["rivals"],
         )
         for estimator in params["estimators"]

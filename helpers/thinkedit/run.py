@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers import UserError
+from helpers.editing.corpus import corpus_named
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
+from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import EditRequest
-from helpers.editing.weight_edit import WeightEdit
+from helpers.editing.weight_edit import WeightEdit, only_weights
+from helpers.editing.without_key import subject_keys, whitened, without_key
 from helpers.models import LanguageModel
 from helpers.params import check_one_of
 from helpers.results.evaluation import (
@@ -35,7 +38,15 @@ from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import EditedGraph
-from helpers.thinkedit.modes import MODES, PLACEBO, SEQUENCES, SEQUENTIAL
+from helpers.thinkedit.modes import (
+    KEY_MODES,
+    MODES,
+    PLACEBO,
+    SEQUENCES,
+    SEQUENTIAL,
+    WHITENED,
+    WITHOUT_OTHER_KEY,
+)
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWER_SAMPLING, SCORING_VERSION, TEXT_SAMPLING
 
@@ -56,6 +67,7 @@ class ThinkEditRun:
     samples: int = 5  # responses or texts
     sampling: Sampling | None = None  # by default ``ANSWER_SAMPLING`` or ``TEXT_SAMPLING``
     seed: int = 0  # draws the targets of deep edits and further orders, and chooses placebos
+    corpus: str = "self"  # of the second moments by which keys are whitened
     chunk: int = 7
     rivals: bool = True  # most of the scoring; the default rule for known facts needs none
 
@@ -146,6 +158,8 @@ class ThinkEditRun:
         if name == PLACEBO:
             settings = {"seed": self.seed}
             return Mode(name, self._foreign_edits, settings, self._content_under_foreign)
+        if name in KEY_MODES:
+            return self._mode_without_key(name)
         if name in SEQUENCES:
             sequence = [edit.case_id for edit in self.in_order(name, self.edits)]
             return Mode(name, settings={"sequence": sequence}, in_sequence=True)
@@ -225,6 +239,48 @@ class ThinkEditRun:
     def _foreign_edits(self, editor: Editor, edits: Sequence[EditedGraph]) -> Sequence[Edit]:
         """Of each edit the one that is its placebo."""
         return editor.edit([self.request(self.foreign[edit.case_id]) for edit in edits])
+
+    def _mode_without_key(self, name: str) -> Mode[EditedGraph]:
+        """Each edit without what it does to a key: its own subject's, or that of its placebo's subject."""
+        edits_of = partial(self._edits_without_key, name=name)
+        settings: dict[str, Any] = {
+            "without_key": 1
+        }  # raised when the same edits lose something else
+        if name == WHITENED:
+            settings |= {"corpus": self.corpus, "seed": self.seed}
+        if name == WITHOUT_OTHER_KEY:
+            settings["seed"] = self.seed
+            return Mode(name, edits_of, settings, self._content_under_foreign)
+        return Mode(name, edits_of, settings)
+
+    def _edits_without_key(
+        self, editor: Editor, edits: Sequence[EditedGraph], *, name: str
+    ) -> list[Edit]:
+        requests = [self.request(edit) for edit in edits]
+        weight_edits = [only_weights(edit, name) for edit in editor.edit(requests)]
+        module_names = sorted({module_name for edit in weight_edits for module_name in edit})
+        if name == WITHOUT_OTHER_KEY:
+            requests = [self.request(self.foreign[edit.case_id]) for edit in edits]
+        keys_of_edits = subject_keys(self.lm, requests, module_names)
+        if name != WHITENED:
+            pairs = zip(weight_edits, keys_of_edits, strict=True)
+            return [without_key(edit, keys) for edit, keys in pairs]
+        moments = self._moments(module_names)
+        return [
+            without_key(edit, keys, whitened(keys, moments))
+            for edit, keys in zip(weight_edits, keys_of_edits, strict=True)
+        ]
+
+    def _moments(self, module_names: Sequence[str]) -> dict[str, SecondMoment]:
+        """Second moments of what enters those of the modules that have any: the MLPs' outputs."""
+        layout = self.lm.layout
+        layers = [layout.layer_of(name) for name in module_names]
+        layer_by_module = {layout.mlp_out(layer): layer for layer in layers}
+        wanted_layers = sorted(
+            layer for name, layer in layer_by_module.items() if name in module_names
+        )
+        moments = second_moments(self.lm, wanted_layers, corpus_named(self.corpus, seed=self.seed))
+        return {layout.mlp_out(layer): moment for layer, moment in moments.items()}
 
     def _content_under_foreign(self, edit: EditedGraph) -> Any:
         """An edit's content, and the other edit under which its rows are scored."""
