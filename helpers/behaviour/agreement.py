@@ -222,8 +222,17 @@ def app_cost_by_scorer(tables_by_state: Metrics) -> dict[str, Contrast]:
 
     A difference is success with APP minus success without, on the records that have both under all editors.
     """
+    means_by_scorer = _means_over_editors(tables_by_state)
+    return {
+        scorer: paired(without, with_app, "fraction")
+        for scorer, (without, with_app) in means_by_scorer.items()
+    }
+
+
+def _means_over_editors(tables_by_state: Metrics) -> dict[str, tuple[pd.Series, pd.Series]]:
+    """By scorer each record's mean success over the editors that have APP, without it and with it."""
     editors = [state for state in tables_by_state if f"{state}+APP" in tables_by_state]
-    contrasts = {}
+    means_by_scorer = {}
     for scorer in SCORERS:
         if not all(scorer in tables_by_state[editor] for editor in editors):
             continue
@@ -232,8 +241,8 @@ def app_cost_by_scorer(tables_by_state: Metrics) -> dict[str, Contrast]:
         of_records = pd.concat([*plain, *with_app], axis=1, join="inner").dropna()
         means_without = of_records.iloc[:, : len(editors)].mean(axis=1)
         means_with = of_records.iloc[:, len(editors) :].mean(axis=1)
-        contrasts[scorer] = paired(means_without, means_with, "fraction")
-    return contrasts
+        means_by_scorer[scorer] = (means_without, means_with)
+    return means_by_scorer
 
 
 def app_cost_table(tables_by_state: Metrics) -> ShownTable:
@@ -248,8 +257,14 @@ def app_cost_table(tables_by_state: Metrics) -> ShownTable:
         }
         for scorer, contrast in contrasts.items()
     ]
-    table = pd.DataFrame(rows_of_scorers)
-    return ShownTable(table.assign(Holm=np.where(survives, "significant", "inconclusive")))
+    table = pd.DataFrame(rows_of_scorers).assign(
+        Holm=np.where(survives, "significant", "inconclusive")
+    )
+    changes = [
+        with_app - without for without, with_app in _means_over_editors(tables_by_state).values()
+    ]
+    least_detectable = [100 * detectable(change) for change in changes]
+    return with_relations(with_power(table, least_detectable, table["n"], unit=" points"), changes)
 
 
 def app_price_table(

@@ -116,7 +116,7 @@ def who_says_it(runs: Sequence[Run]) -> Figure:
     _draw_predictions(right, predictions)
     left.set_title("what APP costs: success with it minus without", fontsize=9)
     right.set_title("who predicts that o* is named", fontsize=9)
-    right.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize=8)
+    right.legend(loc="center", bbox_to_anchor=(0.62, 0.5), fontsize=8)
     counts = "; ".join(
         f"{model}: {prediction.edits} edits by {prediction.methods} methods, {prediction.named} of them named"
         for model, prediction in predictions.items()
@@ -165,7 +165,7 @@ def _draw_predictions(axes: Axes, predictions: Mapping[str, Prediction]) -> None
     axes.axvline(0.5, color="0.6", linewidth=0.8)
     axes.text(0.5, 0.45, " chance", fontsize=7, color="0.4")
     axes.set_yticks([*heights], [*PREDICTORS.values()])
-    axes.set(xlim=(0.4, 1), ylim=(0.4, len(PREDICTORS) + 0.6))
+    axes.set(xlim=(0.4, 1.02), ylim=(0.4, len(PREDICTORS) + 0.6))
     axes.set_xlabel("share of pairs ranked right (AUC)")
     axes.grid(axis="y", visible=False)
 
@@ -180,15 +180,16 @@ def _predictor_in_words(
     costs: Mapping[str, Mapping[str, Contrast]], predictions: Mapping[str, Prediction]
 ) -> str:
     """How well P(o*) and ES predict for each model, and what APP costs the first by ES and in free text."""
-    aucs_in_words = []
+    pairs_in_words = []
     for model, prediction in predictions.items():
-        reference_auc = prediction.within[REFERENCE][0]
-        es_auc = prediction.within["ES"][0]
-        aucs_in_words.append(f"{reference_auc:.2f} and {es_auc:.2f} ({model})")
+        by_probability = 100 * prediction.within[REFERENCE][0]
+        by_es = 100 * prediction.within["ES"][0]
+        pairs_in_words.append(f"{by_probability:.0f}\u00a0% and {by_es:.0f}\u00a0% ({model})")
     model, of_model = next(iter(costs.items()))
-    by_es = -100 * of_model["ES"].difference.mean
-    in_text = -100 * of_model["free, greedy"].difference.mean
+    cost_by_es = -100 * of_model["ES"].difference.mean
+    cost_in_text = -100 * of_model["free, greedy"].difference.mean
     return (
-        f"APP costs {by_es:.0f} points of ES and {in_text:.0f} of greedy free text ({model}). AUC for what is"
-        f" generated: {PREDICTORS[REFERENCE]} and ES {', '.join(aucs_in_words)}"
+        f"Which edits does the model generate? {PREDICTORS[REFERENCE]} and ES rank"
+        f" {', '.join(pairs_in_words)} of the pairs right. APP costs {cost_by_es:.0f} points of ES and"
+        f" {cost_in_text:.0f} of free text ({model})"
     )

@@ -69,7 +69,8 @@ def whitened(keys: Keys, moments: Mapping[str, SecondMoment]) -> dict[str, Tenso
 
 
 def _without_key(delta: Delta, key: Tensor, direction: Tensor) -> Delta:
-    row = direction / direction.dot(key)  # aᵀ / aᵀk, [f]
+    exact_direction = direction.double()
+    row = (exact_direction / exact_direction.dot(key.double())).to(key.dtype)  # aᵀ / aᵀk, [f]
     if isinstance(delta, LowRank):
         return LowRank(delta.left, delta.right - torch.outer(row, key @ delta.right))
     matrix = delta.dense()  # [d, f]

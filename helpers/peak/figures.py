@@ -489,7 +489,7 @@ def loss_by_similarity(run: Run) -> Figure:
     most_answers = max(map(len, plain_answers.values()))
     note = (
         f"known correct answers at the edit prompt, up to {most_answers} a method, in five bins; adjusted for"
-        " record, prior and rank; 95 % intervals over relations"
+        " record, prior, rank and length; 95 % intervals over relations"
     )
     caption = "\n".join([caption_of(edited_run), *training_notes(edited_run), note])
     return with_caption(fig, _similarity_in_words(plain_answers), caption)

@@ -7,9 +7,12 @@ and o*'s: the mean, over an answer's tokens, of the unembedding's rows, less the
 
 How strongly an edit writes differs from record to record and moves all its answers together. Slopes are
 therefore within records (a fixed effect for each): of a record's answers, is the loss larger for the nearer
-one, given its prior (its log-probability before) and its rank by it? A mixed model would also assume that
-records' effects are independent of the regressors, and needs a package that the suite has no other use for.
-Intervals are of a bootstrap that draws relations, or records where relations are few.
+one, given its prior (its log-probability before) and its rank by it? In the *planned* model these three are
+the regressors. The *adjusted* one, added after the first results, has the answer's length as well: of a long
+answer an edit moves mostly the first tokens, which makes its loss a token small, and the mean of many rows
+has a larger cosine with other means. A mixed model would also assume that records' effects are independent of
+the regressors, and needs a package that the suite has no other use for. Intervals are of a bootstrap that
+draws relations, or records where relations are few.
 
 *figures/data/similarity/<run>* holds the cosines (``python -m tools.peak_runs similarity``).
 """
@@ -37,18 +40,23 @@ from helpers.results.statistics import (
     Numbers,
     holm,
     mean_interval,
+    relation_count_of,
+    too_few,
     unit_draws,
 )
 from helpers.results.text import INCONCLUSIVE, with_interval
 from helpers.samples.design import POWER
 
 COSINES = "cosines"  # name of the stored table
-REGRESSORS = {  # columns of ``answer_losses``, and how a slope reads
-    "cosine": "a cosine higher by 0.1",
-    "prior": "a prior higher by 1 nat",
-    "rank": "a rank lower by 1",
+EVERY_ANSWER = AnswerFilter(rule="threshold", threshold=0)  # known or not
+PLANNED = ("cosine", "prior", "rank")  # regressors: columns of ``answer_losses``
+ADJUSTED = (*PLANNED, "token_share")
+STEPS = {  # of each regressor, to which a slope belongs
+    "cosine": 0.1,
+    "prior": 1.0,
+    "rank": 1.0,
+    "token_share": 1.0,
 }
-STEPS = {"cosine": 0.1, "prior": 1.0, "rank": 1.0}  # of each regressor, to which a slope belongs
 BINS = 5  # of a figure
 
 
@@ -57,7 +65,7 @@ class Slope:
     """The change of the loss, in nats, over a step of a regressor (``STEPS``), within records."""
 
     estimate: Estimate
-    p_value: float
+    p_value: float  # NaN where there are too few relations for a test
     error: float  # of the bootstrap
 
     @property
@@ -76,7 +84,8 @@ class Slope:
 def answer_cosines(lm: LanguageModel, records: Sequence[PeakRecord]) -> pd.DataFrame:
     """The cosine of each correct answer's unembedding with that of o*, a row an answer.
 
-    Columns: ``case_id``, ``answer_index``, ``cosine``, and ``first_cosine``, that of the first tokens alone.
+    Columns: ``case_id``, ``answer_index``, ``cosine``, ``first_cosine`` (that of the first tokens alone), and
+    ``shares_token``: whether o* has one of its tokens.
     """
     rows_of_matrix = lm.network.get_output_embeddings().weight.detach().float()  # [vocabulary, d]
     mean_row = rows_of_matrix.mean(dim=0)
@@ -92,10 +101,17 @@ def answer_cosines(lm: LanguageModel, records: Sequence[PeakRecord]) -> pd.DataF
             ids = ids_by_answer[answer]
             cosine = _direction(rows_of_matrix, ids, mean_row).dot(target)
             first_cosine = _direction(rows_of_matrix, ids[:1], mean_row).dot(first_of_target)
-            rows.append((record.case_id, answer_index, float(cosine), float(first_cosine)))
-    table = pd.DataFrame(rows, columns=["case_id", "answer_index", "cosine", "first_cosine"])
-    types = {"case_id": "int32", "answer_index": "int16"}
-    return table.astype({**types, "cosine": "float32", "first_cosine": "float32"})
+            shares_token = not set(ids).isdisjoint(target_ids)
+            measures = float(cosine), float(first_cosine), shares_token
+            rows.append((record.case_id, answer_index, *measures))
+    types = {
+        "case_id": "int32",
+        "answer_index": "int16",
+        "cosine": "float32",
+        "first_cosine": "float32",
+        "shares_token": "bool",
+    }
+    return pd.DataFrame(rows, columns=[*types]).astype(types)
 
 
 def _direction(rows_of_matrix: Tensor, ids: Ids, mean_row: Tensor) -> Tensor:
@@ -116,7 +132,8 @@ def answer_losses(
 
     Returns:
         case_id and relation as index; ``loss`` (nats a token, positive where it became less probable),
-        ``cosine``, ``prior`` (nats a token before the edit) and ``rank`` (by it, 1 the most probable).
+        ``cosine``, ``prior`` (nats a token before the edit), ``rank`` (by it, 1 the most probable) and
+        ``token_share`` (1 / tokens: what one token weighs in the loss).
         Records with one known answer have no difference within them and are omitted.
     """
     at_edit_prompt = scores[scores["role"] == "edit"]
@@ -131,8 +148,9 @@ def answer_losses(
     answers["prior"] = answers["sum_before"] / answers["tokens"]
     by_record = answers.groupby("case_id")["prior"]
     answers["rank"] = by_record.rank(ascending=False)
+    answers["token_share"] = 1 / answers["tokens"]
     several = by_record.transform("size") > 1
-    columns = ["loss", *REGRESSORS]
+    columns = ["loss", *ADJUSTED]
     return answers[several].set_index(["case_id", "relation"])[columns].astype(float)
 
 
@@ -147,31 +165,34 @@ def _known_answers(of_record: pd.DataFrame, answer_filter: AnswerFilter) -> pd.D
     return lists["correct"].iloc[kept.correct]
 
 
-def slopes(answers: pd.DataFrame) -> dict[str, Slope]:
-    """The slopes of the loss over ``REGRESSORS`` together, within records, of ``answer_losses``."""
-    draws = _slope_draws(answers)  # [1 + draws, regressors]
+def slopes(answers: pd.DataFrame, regressors: Sequence[str] = ADJUSTED) -> dict[str, Slope]:
+    """The slopes of the loss over the regressors together, within records, of ``answer_losses``."""
+    draws = _slope_draws(answers, regressors)  # [1 + draws, regressors]
     n = len(answers)
+    relation_count = relation_count_of(answers["loss"])
     slopes_of_regressors = {}
-    for column, name in enumerate(REGRESSORS):
+    for column, name in enumerate(regressors):
         values = STEPS[name] * draws[:, column]
         low, high = np.percentile(values[1:], [100 * LEVEL / 2, 100 - 100 * LEVEL / 2])
         estimate = Estimate(float(values[0]), float(low), float(high), n)
         beyond = min((values[1:] <= 0).sum(), (values[1:] >= 0).sum())
         p_value = min(1.0, 2 * (1 + int(beyond)) / len(values))
+        if too_few(relation_count):
+            p_value = float("nan")
         slopes_of_regressors[name] = Slope(estimate, p_value, float(values[1:].std()))
     return slopes_of_regressors
 
 
-def _slope_draws(answers: pd.DataFrame) -> Numbers:
+def _slope_draws(answers: pd.DataFrame, regressors: Sequence[str]) -> Numbers:
     """Least squares of deviations from records' means, [1 + draws, regressors]: the sample, then draws."""
     deviations = within_records(answers)
-    regressors = deviations[list(REGRESSORS)].to_numpy(float)  # [answers, regressors]
+    values = deviations[list(regressors)].to_numpy(float)  # [answers, regressors]
     losses = deviations["loss"].to_numpy(float)
     weights = unit_draws(answers["loss"], record_level="case_id")  # [1 + draws, answers]
-    products = np.einsum("ai,aj->aij", regressors, regressors).reshape(len(losses), -1)
-    size = len(REGRESSORS)
+    size = values.shape[1]
+    products = (values[:, :, None] * values[:, None, :]).reshape(-1, size * size)
     squares = (weights @ products).reshape(-1, size, size)
-    moments = weights @ (regressors * losses[:, None])  # [1 + draws, regressors]
+    moments = weights @ (values * losses[:, None])  # [1 + draws, regressors]
     return np.linalg.solve(squares, moments[:, :, None])[:, :, 0]
 
 
@@ -181,14 +202,13 @@ def within_records(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def binned_losses(answers: pd.DataFrame, bins: int = BINS) -> pd.DataFrame:
-    """Mean losses in bins of the cosine, both adjusted for record, prior and rank: columns of an interval.
+    """Mean losses in bins of the cosine, both adjusted for the record and the other regressors.
 
-    What record, prior and rank predict is taken from both by least squares, and their means are added again:
-    a line through the answers then has the slope of ``slopes``. Bins hold equally many answers; ``cosine`` is
-    the mean of a bin.
+    What these predict is taken from both by least squares, and their means are added again: a line through
+    the answers then has the slope of ``slopes``. Bins hold equally many answers; ``cosine`` is a bin's mean.
     """
     deviations = within_records(answers)
-    others = deviations[[name for name in REGRESSORS if name != "cosine"]].to_numpy(float)
+    others = deviations[[name for name in ADJUSTED if name != "cosine"]].to_numpy(float)
     adjusted = {}
     for name in ("loss", "cosine"):
         values = deviations[name].to_numpy(float)
@@ -206,7 +226,7 @@ def binned_losses(answers: pd.DataFrame, bins: int = BINS) -> pd.DataFrame:
 def losses_of_run(
     run: Run, cosines: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> dict[str, pd.DataFrame]:
-    """``answer_losses`` of every method of a published run of PEAK that changes weights and its answers."""
+    """``answer_losses`` of every method that changes weights, of a published run of PEAK or its placebos."""
     return {
         method: answer_losses(scores, cosines, answer_filter)
         for method, scores in scores_of(run, only=_edited_weights(run)).items()
@@ -222,27 +242,38 @@ WEIGHT_EDITORS = ("FT-L", "FT-M", "MEND", "ROME", "R-ROME", "MEMIT", "AlphaEdit"
 
 
 def slope_table(answers_by_method: Mapping[str, pd.DataFrame]) -> ShownTable:
-    """A row a method: the slope over each regressor, and the cosine's verdict after Holm's correction."""
-    slopes_by_method = {name: slopes(answers) for name, answers in answers_by_method.items()}
-    p_values = [of_method["cosine"].p_value for of_method in slopes_by_method.values()]
-    survives = dict(zip(slopes_by_method, holm(p_values) < LEVEL, strict=True))
-    rows_of_methods = []
-    for method, of_method in slopes_by_method.items():
-        answers = answers_by_method[method]
-        row_of_method: dict[str, object] = {
-            "method": method,
-            "mean loss": with_interval(mean_interval(answers["loss"])),
+    """A row a method: how much more, in nats, an answer loses whose cosine with o* is higher by 0.1.
+
+    ``as planned`` is given record, prior and rank, ``given length`` also given the number of tokens. *Holm*
+    is the verdict after the correction for all methods of the table.
+    """
+    models = {"as planned": PLANNED, "given length": ADJUSTED}
+    slopes_by_model = {
+        title: {
+            method: slopes(answers, names)["cosine"]
+            for method, answers in answers_by_method.items()
         }
-        for name, words in REGRESSORS.items():
-            row_of_method[words] = with_interval(of_method[name].estimate, signed=True)
-        cosine_words = of_method["cosine"].words if survives[method] else INCONCLUSIVE
-        row_of_method["nearer to o*, Holm"] = cosine_words
+        for title, names in models.items()
+    }
+    survives_by_model = {
+        title: holm([slope.p_value for slope in of_methods.values()]) < LEVEL
+        for title, of_methods in slopes_by_model.items()
+    }
+    rows_of_methods = []
+    for number, (method, answers) in enumerate(answers_by_method.items()):
+        mean_loss = with_interval(mean_interval(answers["loss"]))
+        row_of_method: dict[str, object] = {"method": method, "mean loss": mean_loss}
+        for title, of_methods in slopes_by_model.items():
+            slope = of_methods[method]
+            survives = survives_by_model[title][number]
+            row_of_method[title] = with_interval(slope.estimate, signed=True)
+            row_of_method[f"{title}, Holm"] = slope.words if survives else INCONCLUSIVE
         row_of_method["answers"] = len(answers)
         row_of_method["records"] = answers.index.get_level_values("case_id").nunique()
         rows_of_methods.append(row_of_method)
     shown = with_power(
         pd.DataFrame(rows_of_methods),
-        [of_method["cosine"].detectable for of_method in slopes_by_method.values()],
+        [slope.detectable for slope in slopes_by_model["given length"].values()],
         [len(answers) for answers in answers_by_method.values()],
         unit=" nats for a cosine of 0.1",
         digits=2,

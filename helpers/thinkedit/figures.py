@@ -313,9 +313,10 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
             method: links.link_estimates(edits_by_method[method])
             for method in distinct(edits_by_method)
         }
-        edit_count = max(len(edits) for edits in edits_by_method.values())
-        counts_in_words.append(f"{model} {edit_count} (with APP fewer)")
-    fig, grid = _grid(len(estimates_by_model), row_height=2.7)
+        counts = [estimates[links.FIRST].n for estimates in estimates_by_model[model].values()]
+        range_ends = dict.fromkeys((min(counts), max(counts)))
+        counts_in_words.append(f"{model} {' to '.join(map(str, range_ends))}")
+    fig, grid = _grid(len(estimates_by_model), row_height=3.6)
     for axes, (model, estimates_by_method) in zip(grid, estimates_by_model.items(), strict=True):
         _draw_two_ways(axes, estimates_by_method)
         axes.set_title(model, fontsize=9)
@@ -333,21 +334,9 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
 def _draw_two_ways(axes: Axes, estimates_by_method: Mapping[str, Mapping[str, Estimate]]) -> None:
     """A point a method with both its intervals, over a diagonal on which both kinds of links suffer alike."""
     axes.plot([0, 1], [0, 1], color="0.8", linewidth=0.8, zorder=0)
-    corners = {
-        (0.0, 1.0): "the subject\nis forgotten",
-        (1.0, 0.0): "facts elsewhere\nare forgotten",
-    }
-    for (x, y), words in corners.items():
-        inward = 0.02 if x == 0 else -0.02
-        axes.text(
-            x + inward,
-            0.62 if y else 0.03,
-            words,
-            ha="left" if x == 0 else "right",
-            va="bottom",
-            fontsize=7,
-            color="0.45",
-        )
+    word_style: dict[str, Any] = {"fontsize": 7, "color": "0.4", "style": "italic"}
+    axes.text(0.01, 0.42, "the subject\nis forgotten", **word_style)
+    axes.text(1.02, -0.02, "facts elsewhere\nare forgotten", ha="right", **word_style)
     for method, estimates in estimates_by_method.items():
         point_style = method_line(method) | {"linestyle": "", "markersize": 6}
         first = Table([vars(estimates[links.FIRST])])
@@ -369,10 +358,11 @@ def _two_ways_in_words(
             estimates = estimates_by_method[method]
             first, later = (100 * estimates[kind].mean for kind in (links.FIRST, links.LATER))
             label = method_label(method)
-            words_of_methods.append(f"after {label} {first:.0f} % and {later:.0f} %")
+            # A line does not end before the percent sign.
+            words_of_methods.append(f"{first:.0f}\u00a0% and {later:.0f}\u00a0% after {label}")
     return (
-        f"MEMIT takes a chain's first link, FT-M any link: known in {model} are"
-        f" {', '.join(words_of_methods)} of first and later links"
+        f"Two ways to break a graph: of the first and of the later links {model} knows"
+        f" {', '.join(words_of_methods)}"
     )
 
 

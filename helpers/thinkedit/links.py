@@ -86,8 +86,10 @@ def links_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:
 
 def in_mode(shares: Table, mode: str) -> dict[tuple[str, str], Table]:
     """The edits of each model and method made in one mode, in the papers' order; a row an edit."""
-    of_mode = in_papers_order(shares[shares["mode"] == mode])
-    by_method = of_mode.groupby(["model", "method"], sort=False)
+    of_mode = shares[shares["mode"] == mode]
+    if of_mode.empty:
+        return {}
+    by_method = in_papers_order(of_mode).groupby(["model", "method"], sort=False)
     return {(str(model), str(method)): edits for (model, method), edits in by_method}
 
 
@@ -132,7 +134,7 @@ def two_ways_table(shares: Table, *, mode: str = "independent") -> ShownTable:
                 "later - first": with_interval(contrast.difference, signed=True),
                 "breaks at": verdicts.get((model, method), "not tested again"),
                 "n edits": contrast.difference.n,
-                "links": f"{edits[f'{FIRST} n'].sum()} and {edits[f'{LATER} n'].sum()}",
+                "all links, pooled": f"{_pooled(edits, FIRST)}, {_pooled(edits, LATER)}",
             }
         )
         if (model, method) in verdicts:
@@ -141,6 +143,12 @@ def two_ways_table(shares: Table, *, mode: str = "independent") -> ShownTable:
     table = with_power(Table(rows_of_methods), least_detectable, tested_n, digits=2)
     has_mend = any(method.startswith("mend") for _, method in edits_by_method)
     return with_note(table, UNDERTRAINED if has_mend else "")
+
+
+def _pooled(edits: Table, kind: str) -> str:
+    """The share of all links of a kind at once, and their number: ``0.08 of 259``."""
+    counts = edits[f"{kind} n"]
+    return f"{(edits[kind] * counts).sum() / counts.sum():.2f} of {counts.sum()}"
 
 
 def _corrected(contrasts: dict[tuple[str, str], Contrast]) -> dict[tuple[str, str], str]:
