@@ -84,9 +84,11 @@ def prediction_of(tables_by_state: Metrics) -> Prediction:
         ]
         ranked = np.sum([ranked for ranked, _ in pairs_of_methods], axis=0)
         pairs = np.sum([pairs for _, pairs in pairs_of_methods], axis=0)
-        within[name] = ranked / pairs
+        with np.errstate(invalid="ignore"):  # a draw without an edit that is named, or that is not
+            within[name] = ranked / pairs
         ranked_across, pairs_across = _ranked_pairs(edits_of_methods, name, weights)
-        across[name] = ranked_across / pairs_across
+        with np.errstate(invalid="ignore"):
+            across[name] = ranked_across / pairs_across
     return Prediction(
         within=within,
         across=across,

@@ -9,12 +9,14 @@ norm: the component along k is removed. With a = C⁻¹k, C the second moment of
 model's keys weigh directions, so that other keys keep as much of the change as they can. (Of one edit by ROME
 or MEMIT nothing is left then: their ΔW is a multiple of the rank-one matrix that this removes.)
 
-A bias, which FT trains where the module has one, is added whatever the key is: it stays.
+Other tokens' keys are still changed, those of the subject's earlier tokens among them, and attention carries
+that on to later layers. So each module's key is read with the modules before it as they have become. A bias,
+which FT trains where the module has one, is added whatever the key is: it stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,50 +30,67 @@ from helpers.editing.weight_edit import WeightEdit
 from helpers.models import LanguageModel
 from helpers.models.tokens import subject_prompt
 
-Keys = Mapping[str, Tensor]  # a vector [f] by the name of the module that it enters
+Direction = Callable[
+    [str, Tensor], Tensor
+]  # a [f] of a module's name and the key [f] that enters it
 
 
-def subject_keys(
-    lm: LanguageModel, requests: Sequence[EditRequest], module_names: Sequence[str]
-) -> list[dict[str, Tensor]]:
-    """What enters the modules at the last token of each request's subject, in its prompt, unedited.
+def key_itself(module_name: str, key: Tensor) -> Tensor:
+    """The direction that removes the component along the key."""
+    return key
 
-    The unedited model's keys are the right ones at later modules as well: where all earlier changes do
-    nothing to their keys, what enters there is what entered before the edit.
+
+def whitened(moments: Mapping[str, SecondMoment]) -> Direction:
+    """The direction C⁻¹k; ``moments`` are by module name. It raises ``EditError`` where one is missing."""
+
+    def direction(module_name: str, key: Tensor) -> Tensor:
+        if module_name not in moments:
+            raise EditError(
+                f"{module_name} has no second moment, which keys of MLP outputs alone have: remove its key"
+                " as it is, without whitening"
+            )
+        return moments[module_name].solve(key)
+
+    return direction
+
+
+def without_subject_keys(
+    lm: LanguageModel,
+    edits: Sequence[WeightEdit],
+    requests: Sequence[EditRequest],
+    direction: Direction = key_itself,
+) -> list[WeightEdit]:
+    """The edits without what they do to the key at a subject's last token, in its prompt.
+
+    Args:
+        edits: of weights.
+        requests: for each edit the one whose prompt and subject give the key: its own, or another.
+        direction: the direction a of each module.
     """
     prompts = [[subject_prompt(lm, request.prompt, request.subject)] for request in requests]
-    inputs = read_at_subjects(lm, prompts, inputs=module_names)
-    return [
-        {name: inputs[name][index][0] for name in module_names} for index in range(len(requests))
-    ]
+    changed = [WeightEdit({}, edit.diagnostics) for edit in edits]
+    for module_name in _modules_in_order(lm, edits):
+        keys = read_at_subjects(lm, prompts, inputs=[module_name], edits=changed)[module_name]
+        for index, edit in enumerate(edits):
+            if module_name in edit:
+                key = keys[index][0]
+                left = without_key(edit[module_name], key, direction(module_name, key))
+                deltas = {**changed[index], module_name: left}
+                changed[index] = WeightEdit(deltas, edit.diagnostics)
+    return changed
 
 
-def without_key(edit: WeightEdit, keys: Keys, directions: Keys | None = None) -> WeightEdit:
-    """The edit whose changes do nothing to ``keys``; ``directions``: a of each module, by default the key."""
-    directions = keys if directions is None else directions
-    deltas = {
-        name: _without_key(delta, keys[name], directions[name]) for name, delta in edit.items()
-    }
-    return WeightEdit(deltas, edit.diagnostics)
-
-
-def whitened(keys: Keys, moments: Mapping[str, SecondMoment]) -> dict[str, Tensor]:
-    """C⁻¹k of every module's key; ``moments`` are by module name. An ``EditError`` where one is missing."""
-    directions = {}
-    for name, key in keys.items():
-        if name not in moments:
-            raise EditError(
-                f"{name} has no second moment, which keys of MLP outputs alone have: remove its key as it"
-                " is, without whitening"
-            )
-        directions[name] = moments[name].solve(key)
-    return directions
-
-
-def _without_key(delta: Delta, key: Tensor, direction: Tensor) -> Delta:
+def without_key(delta: Delta, key: Tensor, direction: Tensor) -> Delta:
+    """A delta that does nothing to the key [f]; the direction [f] is that of the module's docstring."""
     exact_direction = direction.double()
     row = (exact_direction / exact_direction.dot(key.double())).to(key.dtype)  # aᵀ / aᵀk, [f]
     if isinstance(delta, LowRank):
         return LowRank(delta.left, delta.right - torch.outer(row, key @ delta.right))
     matrix = delta.dense()  # [d, f]
     return Dense(matrix - torch.outer(matrix @ key, row), delta.bias)
+
+
+def _modules_in_order(lm: LanguageModel, edits: Sequence[WeightEdit]) -> list[str]:
+    """The modules that the edits change, in the order in which the network runs them."""
+    edited_names = {module_name for edit in edits for module_name in edit}
+    return [name for name, _ in lm.network.named_modules() if name in edited_names]

@@ -485,30 +485,36 @@ def loss_by_similarity(run: Run) -> Figure:
         axes.set_xlabel("cosine with o*", fontsize=8)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center")
-    plain_answers = {name: answers_by_method[name] for name in editors}
-    most_answers = max(map(len, plain_answers.values()))
+    most_answers = max(map(len, answers_by_method.values()))
     note = (
         f"known correct answers at the edit prompt, up to {most_answers} a method, in five bins; adjusted for"
         " record, prior, rank and length; 95 % intervals over relations"
     )
     caption = "\n".join([caption_of(edited_run), *training_notes(edited_run), note])
-    return with_caption(fig, _similarity_in_words(plain_answers), caption)
+    return with_caption(fig, _similarity_in_words(answers_by_method), caption)
 
 
 def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
-    """For how many editors nearer answers lose more, or less, after Holm's correction."""
+    """With which editors nearer answers lose more, or less, after the table's correction for all methods."""
     cosine_slopes = {name: slopes(answers)["cosine"] for name, answers in answers_by_method.items()}
     corrected = holm([slope.p_value for slope in cosine_slopes.values()])
     survives = dict(zip(cosine_slopes, corrected < LEVEL, strict=True))
-    more = [n for n, slope in cosine_slopes.items() if survives[n] and slope.estimate.mean > 0]
-    less = [n for n, slope in cosine_slopes.items() if survives[n] and slope.estimate.mean < 0]
+    editors = [name for name in cosine_slopes if not name.endswith("+APP")]
+    decided = [name for name in editors if survives[name]]
+    more = [name for name in decided if cosine_slopes[name].estimate.mean > 0]
+    less = [name for name in decided if cosine_slopes[name].estimate.mean < 0]
     parts = [
         f"{words} with {', '.join(methods)}"
         for words, methods in (("more", more), ("less", less))
         if methods
     ]
-    rest = len(cosine_slopes) - len(more) - len(less)
+    open_count = len(editors) - len(decided)
     if not parts:
-        return f"Whether answers nearer to o* lose more is inconclusive for all {rest} editors"
-    inconclusive = f"; inconclusive for {rest} of {len(cosine_slopes)} editors" if rest else ""
-    return f"Answers nearer to o* lose {', and '.join(parts)}{inconclusive}"
+        return (
+            "Whether answers nearer to o* lose more, given their length, is inconclusive for all"
+            f" {open_count} editors"
+        )
+    inconclusive = (
+        f"; inconclusive for {open_count} of {len(editors)} editors" if open_count else ""
+    )
+    return f"Given their length, answers nearer to o* lose {', and '.join(parts)}{inconclusive}"

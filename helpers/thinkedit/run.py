@@ -5,7 +5,7 @@ The ways are those of ``helpers.thinkedit.modes``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -21,7 +21,7 @@ from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import WeightEdit, only_weights
-from helpers.editing.without_key import subject_keys, whitened, without_key
+from helpers.editing.without_key import key_itself, whitened, without_subject_keys
 from helpers.models import LanguageModel
 from helpers.params import check_one_of
 from helpers.results.evaluation import (
@@ -258,28 +258,20 @@ class ThinkEditRun:
     ) -> list[Edit]:
         requests = [self.request(edit) for edit in edits]
         weight_edits = [only_weights(edit, name) for edit in editor.edit(requests)]
-        module_names = sorted({module_name for edit in weight_edits for module_name in edit})
         if name == WITHOUT_OTHER_KEY:
             requests = [self.request(self.foreign[edit.case_id]) for edit in edits]
-        keys_of_edits = subject_keys(self.lm, requests, module_names)
-        if name != WHITENED:
-            pairs = zip(weight_edits, keys_of_edits, strict=True)
-            return [without_key(edit, keys) for edit, keys in pairs]
-        moments = self._moments(module_names)
-        return [
-            without_key(edit, keys, whitened(keys, moments))
-            for edit, keys in zip(weight_edits, keys_of_edits, strict=True)
-        ]
+        direction = key_itself
+        if name == WHITENED:
+            module_names = {module_name for edit in weight_edits for module_name in edit}
+            direction = whitened(self._moments(module_names))
+        return list(without_subject_keys(self.lm, weight_edits, requests, direction))
 
-    def _moments(self, module_names: Sequence[str]) -> dict[str, SecondMoment]:
+    def _moments(self, module_names: Collection[str]) -> dict[str, SecondMoment]:
         """Second moments of what enters those of the modules that have any: the MLPs' outputs."""
         layout = self.lm.layout
-        layers = [layout.layer_of(name) for name in module_names]
-        layer_by_module = {layout.mlp_out(layer): layer for layer in layers}
-        wanted_layers = sorted(
-            layer for name, layer in layer_by_module.items() if name in module_names
-        )
-        moments = second_moments(self.lm, wanted_layers, corpus_named(self.corpus, seed=self.seed))
+        layers = [n for n in range(layout.blocks) if layout.mlp_out(n) in module_names]
+        corpus = corpus_named(self.corpus, seed=self.seed)
+        moments = second_moments(self.lm, layers, corpus)
         return {layout.mlp_out(layer): moment for layer, moment in moments.items()}
 
     def _content_under_foreign(self, edit: EditedGraph) -> Any:

@@ -11,7 +11,7 @@ from helpers.editing.moments import SecondMoment
 from helpers.editing.request import EditRequest
 from helpers.editing.running import under
 from helpers.editing.weight_edit import WeightEdit
-from helpers.editing.without_key import subject_keys, whitened, without_key
+from helpers.editing.without_key import key_itself, whitened, without_key, without_subject_keys
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
 from helpers.models.hooks import record
@@ -35,7 +35,7 @@ def deltas() -> list[LowRank | Masked | Dense]:
 def test_the_component_along_the_key_is_removed_and_nothing_else(kind):
     delta = deltas()[kind]
     key = normal(FEATURES, seed=5)
-    (left,) = without_key(WeightEdit({"m": delta}, {"steps": 3}), {"m": key}).values()
+    left = without_key(delta, key, key_itself("m", key))
     across = normal(FEATURES, seed=6)
     across = across - key * across.dot(key) / key.dot(key)
     torch.testing.assert_close(left.dense() @ key, torch.zeros(OUTPUTS), atol=1e-5, rtol=0)
@@ -43,12 +43,9 @@ def test_the_component_along_the_key_is_removed_and_nothing_else(kind):
     assert left.bias is delta.bias
 
 
-def test_a_low_rank_edit_stays_one_and_keeps_its_diagnostics():
-    edit = WeightEdit({"m": deltas()[0]}, {"steps": 3})
-    left = without_key(edit, {"m": normal(FEATURES)})
-    assert isinstance(left["m"], LowRank)
-    assert left.diagnostics == {"steps": 3}
-    assert without_key(WeightEdit({}, {"failure": "x"}), {}).diagnostics == {"failure": "x"}
+def test_a_low_rank_delta_stays_one():
+    key = normal(FEATURES)
+    assert isinstance(without_key(deltas()[0], key, key), LowRank)
 
 
 def moment_of(matrix: torch.Tensor) -> SecondMoment:
@@ -60,10 +57,9 @@ def test_whitened_removal_is_the_smallest_change_for_the_models_keys():
     moment = moment_of(roots @ roots.T + torch.eye(FEATURES))
     key = normal(FEATURES, seed=5)
     (delta, *_) = deltas()
-    edit = WeightEdit({"m": delta})
-    directions = whitened({"m": key}, {"m": moment})
-    left = without_key(edit, {"m": key}, directions)["m"].dense()
-    plain = without_key(edit, {"m": key})["m"].dense()
+    direction = whitened({"m": moment})("m", key)
+    left = without_key(delta, key, direction).dense()
+    plain = without_key(delta, key, key).dense()
 
     def change(other: torch.Tensor) -> float:
         difference = (other - delta.dense()).double()
@@ -72,38 +68,42 @@ def test_whitened_removal_is_the_smallest_change_for_the_models_keys():
     torch.testing.assert_close(left @ key, torch.zeros(OUTPUTS), atol=1e-4, rtol=0)
     assert change(left) < change(plain)
     # ROME's own update is a value times C^-1 k: nothing of it is left.
-    rome = WeightEdit({"m": LowRank(normal(OUTPUTS, 1), directions["m"][:, None].float())})
-    nothing = without_key(rome, {"m": key}, directions)["m"].dense()
+    rome = LowRank(normal(OUTPUTS, 1), direction[:, None].float())
+    nothing = without_key(rome, key, direction).dense()
     torch.testing.assert_close(nothing, torch.zeros(OUTPUTS, FEATURES), atol=1e-5, rtol=0)
     with pytest.raises(EditError, match="other has no second moment"):
-        whitened({"other": key}, {"m": moment})
+        whitened({"m": moment})("other", key)
 
 
-def test_the_subject_is_as_it_was_before_edits_of_several_layers(tiny):
-    """Keys of later layers are those of the unedited model, since the earlier layers leave them so."""
+def test_nothing_is_added_at_the_subject_in_any_layer(tiny):
+    """Each key is the one that the changed model has there: earlier layers change earlier tokens."""
     lm = tiny("llama")
-    layout = lm.layout
-    names = [layout.mlp_out(1), layout.mlp_out(2)]
+    names = [lm.layout.mlp_out(1), lm.layout.mlp_out(2)]
     edit = WeightEdit(
-        {name: LowRank(normal(32, 2), normal(48, 2, seed=n)) for n, name in enumerate(names)}
+        {name: LowRank(normal(32, 2), normal(48, 2, seed=n)) for n, name in enumerate(names)},
+        {"steps": 3},
     )
-    (keys,) = subject_keys(lm, [REQUEST], names)
+    other = WeightEdit({names[1]: LowRank(normal(32, 1), normal(48, 1, seed=9))})
+    failed = WeightEdit({}, {"failure": "x"})
+    changed = without_subject_keys(lm, [edit, other, failed], [REQUEST] * 3)
     prompt = subject_prompt(lm, REQUEST.prompt, REQUEST.subject)
+    batch = padded(lm, [prompt.ids] * 3)
 
-    def states(edit: WeightEdit | None) -> torch.Tensor:
-        batch = padded(lm, [prompt.ids])
-        edits, owners = ([edit], [0]) if edit else ([], [-1])
-        with torch.no_grad(), under(lm, edits, owners):
-            return hidden_states(lm, batch.ids, batch.positions, batch.visible)[0]
+    def inputs_under(edits: list[WeightEdit], owners: list[int]) -> dict[str, torch.Tensor]:
+        with torch.no_grad(), under(lm, edits, owners), record(lm, inputs=names) as inputs:
+            hidden_states(lm, batch.ids, batch.positions, batch.visible)
+        return dict(inputs)
 
-    with torch.no_grad(), record(lm, inputs=names) as inputs:
-        batch = padded(lm, [prompt.ids])
-        hidden_states(lm, batch.ids, batch.positions, batch.visible)
-    for name in names:
-        torch.testing.assert_close(inputs[name][0, prompt.subject_last], keys[name])
-    unedited = states(None)
-    projected = states(without_key(edit, keys))
-    at_subject = prompt.subject_last
-    torch.testing.assert_close(projected[at_subject], unedited[at_subject], atol=1e-4, rtol=1e-4)
-    assert not torch.allclose(states(edit)[at_subject], unedited[at_subject], atol=1e-2)
-    assert not torch.allclose(projected[-1], unedited[-1], atol=1e-3)  # other keys are changed
+    inputs = inputs_under(changed, [0, 1, 2])
+    for row, (weight_edit, left) in enumerate(zip([edit, other], changed, strict=False)):
+        for name in weight_edit:
+            at_subject = inputs[name][row, prompt.subject_last]
+            added = left[name].contribution(at_subject)
+            whole = weight_edit[name].contribution(at_subject)
+            assert float(added.norm()) < 1e-4 * float(whole.norm())
+            assert float(left[name].contribution(inputs[name][row, -1]).norm()) > 1e-2
+    unedited = inputs_under([], [-1] * 3)
+    key = unedited[names[1]][0, prompt.subject_last]
+    assert not torch.allclose(inputs[names[1]][0, prompt.subject_last], key, atol=1e-3)
+    assert changed[0].diagnostics == {"steps": 3}
+    assert changed[2] == failed

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from helpers import UserError
-from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
 from helpers.editing.interventions import LowRank
 from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.weight_edit import WeightEdit, apply
-from helpers.editing.without_key import subject_keys, whitened, without_key
+from helpers.editing.without_key import without_subject_keys
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.results.archive import Archive, ArchiveError
@@ -161,14 +160,6 @@ def test_a_placebo_is_the_edit_of_another_record(run_of, tiny, edits):
     assert editor.calls == calls + 2
 
 
-def scores_without(lm, edit, update, requests_of_key, run, edits):
-    """An edit's exact scores under an update without what it does to the key of a request."""
-    (module_name,) = update
-    (keys,) = subject_keys(lm, requests_of_key, [module_name])
-    probes = probes_of(edit, edits, run.kinds)
-    return exact_scores(lm, probes, {}, [without_key(update, keys)], [0] * len(probes))
-
-
 def test_an_edit_without_a_key_is_scored_without_what_it_does_there(run_of, tiny, edits):
     lm, editor = tiny("llama"), RandomEditor(tiny("llama"))
     pair = [edits[0], asking(edits[1], "country")]
@@ -178,38 +169,29 @@ def test_an_edit_without_a_key_is_scored_without_what_it_does_there(run_of, tiny
     for mode, of_key in ((WITHOUT_KEY, request), (WITHOUT_OTHER_KEY, foreign_request)):
         table = run.after(editor, mode)
         mine = table[table["case_id"] == 1].reset_index(drop=True)
-        wanted = scores_without(lm, pair[0], update, [of_key], run, edits)
+        probes = probes_of(pair[0], edits, run.kinds)
+        changed = without_subject_keys(lm, [update], [of_key])
+        wanted = exact_scores(lm, probes, {}, changed, [0] * len(probes))
         pd.testing.assert_frame_equal(mine, wanted, atol=1e-4)
     whole = run.after(editor, "independent")
     assert not np.allclose(whole["original_sum"], table["original_sum"], atol=1e-3)
 
 
 def test_keys_are_whitened_by_the_models_own_second_moments(run_of, tiny, edits, monkeypatch):
-    lm, editor = tiny("llama"), RandomEditor(tiny("llama"))
+    """Where C is the identity, C⁻¹k is k."""
+    editor = RandomEditor(tiny("llama"))
     run = run_of(edits=edits[:1], corpus="self-8x16")
     asked_of = []
 
-    def moments_of(asked_lm, layers, corpus):
+    def moments_of(lm, layers, corpus):
         asked_of.append((list(layers), corpus.name))
-        matrix = torch.diag(torch.arange(1.0, 1 + asked_lm.layout.intermediate_size))
-        return {n: SecondMoment(matrix, 9, n, "", "") for n in layers}
+        identity = torch.eye(lm.layout.intermediate_size)
+        return {layer: SecondMoment(identity, 9, layer, "", "") for layer in layers}
 
     monkeypatch.setattr("helpers.thinkedit.run.second_moments", moments_of)
     table = run.after(editor, WHITENED)
     assert asked_of == [([1], "self-8x16-seed0")]
-    request = request_of(edits[0], run.kinds)
-    (update,) = editor.edit([request])
-    (module_name,) = update
-    (keys,) = subject_keys(lm, [request], [module_name])
-    moments = {module_name: moments_of(lm, [1], asked_corpus(run))[1]}
-    probes = probes_of(edits[0], edits, run.kinds)
-    changed = without_key(update, keys, whitened(keys, moments))
-    wanted = exact_scores(lm, probes, {}, [changed], [0] * len(probes))
-    pd.testing.assert_frame_equal(table.reset_index(drop=True), wanted, atol=1e-4)
-
-
-def asked_corpus(run):
-    return corpus_named(run.corpus, seed=run.seed)
+    pd.testing.assert_frame_equal(table, run.after(editor, WITHOUT_KEY), atol=1e-4)
 
 
 def test_independent_runs_resume_where_they_stopped(run_of, tiny, edits):
