@@ -108,7 +108,8 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
     token_shares = target_scores.groupby(["case_id", "role"])["share"].mean()
     at_edit_prompt = target_scores[target_scores["role"] == "edit"].set_index("case_id")
-    probabilities = np.exp(at_edit_prompt["sum_after"].astype(float)).rename(PROBABILITY)
+    sums_after = at_edit_prompt["sum_after"].astype(float).rename(PROBABILITY)
+    probabilities = sums_after.map(np.exp)
     comparisons = scores[scores["role"].isin([*_RIGHT])]
     comparisons = comparisons.sort_values("sum_after", kind="stable")
     most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()

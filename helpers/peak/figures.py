@@ -508,13 +508,15 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
         for words, methods in (("more", more), ("less", less))
         if methods
     ]
-    open_count = len(editors) - len(decided)
+    inconclusive_count = len(editors) - len(decided)
     if not parts:
         return (
             "Whether answers nearer to o* lose more, given their length, is inconclusive for all"
-            f" {open_count} editors"
+            f" {inconclusive_count} editors"
         )
     inconclusive = (
-        f"; inconclusive for {open_count} of {len(editors)} editors" if open_count else ""
+        f"; inconclusive for {inconclusive_count} of {len(editors)} editors"
+        if inconclusive_count
+        else ""
     )
     return f"Given their length, answers nearer to o* lose {', and '.join(parts)}{inconclusive}"

@@ -21,7 +21,7 @@ from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import WeightEdit, only_weights
-from helpers.editing.without_key import key_itself, whitened, without_subject_keys
+from helpers.editing.without_key import Direction, key_itself, whitened, without_subject_keys
 from helpers.models import LanguageModel
 from helpers.params import check_one_of
 from helpers.results.evaluation import (
@@ -260,7 +260,7 @@ class ThinkEditRun:
         weight_edits = [only_weights(edit, name) for edit in editor.edit(requests)]
         if name == WITHOUT_OTHER_KEY:
             requests = [self.request(self.foreign[edit.case_id]) for edit in edits]
-        direction = key_itself
+        direction: Direction = key_itself
         if name == WHITENED:
             module_names = {module_name for edit in weight_edits for module_name in edit}
             direction = whitened(self._moments(module_names))
