@@ -233,6 +233,24 @@ def losses_of_run(
     }
 
 
+def control_losses(
+    run: Run,
+    cosines: pd.DataFrame,
+    answer_filter: AnswerFilter = DEFAULT_FILTER,
+    *,
+    placebo: Run | None = None,
+) -> dict[str, dict[str, pd.DataFrame]]:
+    """``losses_of_run`` by what is varied: answers without a token of o*, every answer, another edit."""
+    unlike = cosines[~cosines["shares_token"]]
+    losses = {
+        "answers that share no token with o*": losses_of_run(run, unlike, answer_filter),
+        "every correct answer, known or not": losses_of_run(run, cosines, EVERY_ANSWER),
+    }
+    if placebo:
+        losses["under another record's edit"] = losses_of_run(placebo, cosines, answer_filter)
+    return losses
+
+
 def _edited_weights(run: Run) -> list[str]:
     """The methods that add to weights: an edit in context or behind a gate has no direction to share."""
     return [name for name in run.tables if name.removesuffix("+APP") in WEIGHT_EDITORS]
