@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import nbformat
 import pytest
 
+from helpers.behaviour.agreement import app_cost_table, by_state
+from helpers.behaviour.prediction import predictor_table
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
@@ -25,9 +27,11 @@ from helpers.peak.ablations import (
 )
 from helpers.peak.findings import findings
 from helpers.peak.metrics import method_metrics
+from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.results.text import Evidence, corrected_verdicts
+from helpers.thinkedit import links
 
 EDITORS = ("ft-m", "rome")  # of notebook 04
 
@@ -232,3 +236,149 @@ def test_wordings_of_notebook_05():
     assert (printed.min(), printed.max()) == (0.18, 0.38)
     assert (corrected.min(), corrected.max()) == (0.28, 0.48)
     assert (printed < corrected).all()
+
+
+def test_similarity_of_notebook_03():
+    """Each sentence with the cells of the tables that it is made from."""
+    name = "smollm2-135m_peak-cf"
+    cosines = archive("similarity").get(name).tables[COSINES]
+
+    def table_of(losses):
+        return slope_table(losses).table.set_index("method")
+
+    run = archive("peak").get(name)
+    table = table_of(losses_of_run(run, cosines))
+    text = text_of("03")
+    assert "lose 3.06 nats a token after ROME's edits and 2.87 after MEMIT's" in text
+    assert [table.loc[m, "mean loss"][:4] for m in ("ROME", "MEMIT")] == ["3.06", "2.87"]
+    assert "smaller by 0.57 [0.45, 0.70] and 0.64 [0.43, 0.84] nats (618 answers of 95" in text
+    planned = ["-0.57 [-0.70, -0.45]", "-0.64 [-0.84, -0.43]"]
+    assert table.loc[["ROME", "MEMIT"], "as planned"].tolist() == planned
+    assert table.loc["ROME", ["answers", "records"]].tolist() == [618, 95]
+    assert "significant after correction for eight of the 14 methods, all on this side" in text
+    verdicts = table["as planned, Holm"].value_counts().to_dict()
+    assert verdicts == {"less lost": 8, "inconclusive": 6}
+    assert "0.35 [0.28, 0.50] is left for ROME and 0.33 [0.23, 0.56] for MEMIT. Six" in text
+    given_length = ["-0.35 [-0.50, -0.28]", "-0.33 [-0.56, -0.23]", "-0.07", "-0.02"]
+    cells = table.loc[["ROME", "MEMIT", "FT-L", "FT-M"], "given length"]
+    assert [
+        c if len(w) > 5 else c[:5] for c, w in zip(cells, given_length, strict=True)
+    ] == given_length
+    assert "ROME and MEMIT, both with and without APP, AlphaEdit and RECT" in text
+    remain = {"ROME", "ROME+APP", "MEMIT", "MEMIT+APP", "AlphaEdit", "RECT"}
+    assert set(table.index[table["given length, Holm"] == "less lost"]) == remain
+    assert set(table["given length, Holm"]) == {"less lost", "inconclusive"}
+
+    assert "the slopes are 0.02 (ROME) and 0.01 (MEMIT; n = 332)" in text
+    floor = table_of(losses_of_run(archive("placebo").get(name), cosines))
+    assert [floor.loc[m, "given length"][:5] for m in ("ROME", "MEMIT")] == ["-0.02", "-0.01"]
+    assert set(floor["given length, Holm"]) == {"inconclusive"}
+    assert floor.loc["ROME", "answers"] == 332
+    assert "(n = 583), and for every correct answer (n = 1,598), ROME's is 0.35 and 0.33" in text
+    unlike = table_of(losses_of_run(run, cosines[~cosines["shares_token"]])).loc["ROME"]
+    every = table_of(losses_of_run(run, cosines, EVERY_ANSWER)).loc["ROME"]
+    assert (unlike["given length"][:5], unlike["answers"]) == ("-0.35", 583)
+    assert (every["given length"][:5], every["answers"]) == ("-0.33", 1598)
+
+
+def test_similarity_on_other_models_of_notebook_03():
+    text = text_of("03")
+    tables = {}
+    for model in ("gemma3-270m", "qwen2.5-coder-1.5b"):
+        cosines = archive("similarity").get(f"{model}_peak-cf").tables[COSINES]
+        losses = losses_of_run(archive("peak").get(f"{model}_peak-cf"), cosines)
+        tables[model] = slope_table(losses).table.set_index("method")
+    gemma, qwen = tables.values()
+    assert "On Qwen2.5-Coder MEMIT's is 0.66 [0.28, 1.10] (n = 296) and ROME's 0.35 is" in text
+    assert qwen.loc["MEMIT", "given length"] == "-0.66 [-1.10, -0.28]"
+    assert (qwen.loc["MEMIT", "given length, Holm"], qwen.loc["MEMIT", "answers"]) == (
+        "less lost",
+        296,
+    )
+    assert qwen.loc["ROME", "given length"].startswith("-0.35")
+    assert qwen.loc["ROME", "given length, Holm"] == "inconclusive"
+    assert "on Gemma all are inconclusive (n = 277)" in text
+    assert set(gemma["given length, Holm"]) == {"inconclusive"}
+    assert gemma.loc["ROME", "answers"] == 277
+
+
+def test_who_says_it_in_notebook_04():
+    text = text_of("04")
+    small, large = (
+        by_state(archive("scorers").get(f"{model}_peak-cf"))
+        for model in ("smollm2-135m", "gemma3-270m")
+    )
+    costs = app_cost_table(small).table.set_index("scorer")
+    assert (
+        "11.0 points of greedy free text [4.4, 16.1] (n = 150) and 5.4 points of ES [1.9, 10.9]"
+        in text
+    )
+    cells = costs.loc[["free text, greedy", "probability: above the list"], "with APP - without"]
+    assert cells.tolist() == ["-11.0 [-16.1, -4.4]", "-5.4 [-10.9, -1.9]"]
+    assert "token match (8.9), GS (7.5) and sampled free text (11.5)" in text
+    also = costs.loc[["token match", "the same, paraphrases", "free text, sampled"]]
+    assert [cell[:5].strip() for cell in also["with APP - without"]] == ["-8.9", "-7.5", "-11.5"]
+    assert set(also["Holm"]) == set(costs.loc[cells.index, "Holm"]) == {"significant"}
+    no_cost = ["multiple choice", "is it true? (yes)", "instructed, greedy", "instructed, sampled"]
+    assert set(costs.loc[no_cost, "Holm"]) == {"inconclusive"}
+    on_gemma = app_cost_table(large).table.set_index("scorer").loc["free text, greedy"]
+    assert "4.8 points of greedy free text [−6.0, 14.5] is inconclusive (n = 36)" in text
+    assert on_gemma.tolist() == ["-4.8 [-14.5, +6.0]", 36, "inconclusive"]
+
+    predictors = predictor_table(small).table.set_index("measure")
+    assert (
+        "P(o\\*) ranks 0.97 [0.95, 0.98] of the pairs right, token match 0.95, GS 0.54 and ES"
+        in text
+    )
+    within = predictors["AUC within methods"]
+    assert (within["P(o*)"], within["ES"]) == ("0.97 [0.95, 0.98]", "0.54 [0.52, 0.57]")
+    assert (within["token match"][:4], within["GS"][:4]) == ("0.95", "0.54")
+    assert predictors.loc["ES", ["edits", "named", "methods"]].tolist() == [1890, 570, 14]
+    assert "ES is lower than P(o\\*) by 0.42 [0.39, 0.46]" in text
+    assert predictors.loc["ES", "minus P(o*)"] == "-0.42 [-0.46, -0.39]"
+    assert predictors["Holm"].tolist() == ["–", "inconclusive", "significant", "significant"]
+    other = predictor_table(large).table.set_index("measure").loc["token match"]
+    assert "on Gemma token match is higher by 0.03 [0.00, 0.06] (462 edits, 128 named)" in text
+    assert other[["minus P(o*)", "Holm", "edits", "named"]].tolist() == [
+        "+0.03 [+0.00, +0.06]",
+        "significant",
+        462,
+        128,
+    ]
+
+
+def test_two_ways_to_break_a_graph_in_notebook_06():
+    text = text_of("06")
+    models = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b")
+    runs = [archive("thinkedit").get(f"{model}_recalled-{model}") for model in models]
+    table = links.two_ways_table(links.links_table(runs)).table.set_index(["model", "method"])
+    tested = table[table["breaks at"] != "not tested again"]
+    assert "All 18 tests are significant after correction, on the side of the hypothesis." in text
+    assert len(tested) == 18
+    for (_, method), where in tested["breaks at"].items():
+        assert where == (links.ELSEWHERE if method in ("ft-m", "mend") else links.SUBJECT)
+    small, gemma, qwen = (table.loc[model] for model in models)
+    assert (
+        "0.09 [0.06, 0.13] of an edit's first links and 0.97 [0.94, 0.99] of its later ones" in text
+    )
+    assert small.loc["memit", [links.FIRST, links.LATER, "n edits"]].tolist() == [
+        "0.09 [0.06, 0.13]",
+        "0.97 [0.94, 0.99]",
+        240,
+    ]
+    assert "after FT-M 0.86 [0.81, 0.90] and 0.70 [0.64, 0.75]" in text
+    of_ft_m = small.loc["ft-m", [links.FIRST, links.LATER]].tolist()
+    assert of_ft_m == ["0.86 [0.81, 0.90]", "0.70 [0.64, 0.75]"]
+    differences = [of["later - first"][:5] for of in (small.loc["memit"], small.loc["ft-m"])]
+    differences += [of["later - first"][:5] for of in (gemma.loc["memit"], gemma.loc["ft-m"])]
+    differences += [qwen.loc[method, "later - first"][:5] for method in ("memit", "rome")]
+    assert differences == ["+0.88", "-0.16", "+0.69", "-0.32", "+0.89", "+0.71"]
+    assert "are the same for FT-M (0.86 of 259 and 0.70 of 450)" in text
+    assert small.loc["ft-m", "all links, pooled"] == "0.86 of 259, 0.70 of 450"
+    assert "MEND (undertrained) loses both (0.48 and 0.16)" in text
+    assert [small.loc["mend", kind][:4] for kind in (links.FIRST, links.LATER)] == ["0.48", "0.16"]
+    assert "0.64 after MEMIT and 0.46 after ROME, and all of the later ones (n = 38)" in text
+    with_app = small.loc[["memit+app", "rome+app"]]
+    assert [cell[:4] for cell in with_app[links.FIRST]] == ["0.64", "0.46"]
+    assert [cell[:4] for cell in with_app[links.LATER]] == ["1.00", "1.00"]
+    assert set(with_app["n edits"]) == {38}

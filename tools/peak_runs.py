@@ -3,6 +3,7 @@
     python -m tools.peak_runs contradictions
     python -m tools.peak_runs samples smollm2-135m_peak-cf
     python -m tools.peak_runs edits params/paper/03_editing_runs/smollm2-135m_peak-cf.yaml rome
+    python -m tools.peak_runs similarity smollm2-135m_peak-cf
 
 A published run holds scores. Its edits are made again by the same editor, without scoring; the first
 records are scored to show that they are the edits published.
@@ -19,6 +20,7 @@ from typing import Any
 import pandas as pd
 import typer
 
+from helpers import UserError, models
 from helpers.editing.build import build_editors
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
@@ -30,6 +32,7 @@ from helpers.peak.metrics import KEYS
 from helpers.peak.publish import peak_run
 from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
 from helpers.peak.run import PeakRun, edit_request, score_records
+from helpers.peak.similarity import COSINES, answer_cosines
 from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
 from helpers.results.evaluation import EDIT_COLUMNS, Mode, diagnostics_table
@@ -102,6 +105,23 @@ def edits(params: Path, methods: list[str]) -> None:
         tables.insert(0, stored[~stored["method"].isin(settings)])
     about = About(source=run.settings({}), settings=settings)
     print(archive("peak_edits").put(name, {"edits": pd.concat(tables)}, about))
+
+
+@app.command()
+def similarity(names: list[str]) -> None:
+    """Compute and store how near the correct answers of published runs lie to o* in the unembedding."""
+    for name in names:
+        run = archive("peak").get(name)
+        source = run.about.source
+        records = load_peak(source["dataset"]).records
+        published = [r for r in records if str(r.case_id) in run.about.caption["relations"]]
+        lm = models.load(source["model"], dtype=source["dtype"], device=source["device"])
+        if lm.identity["fingerprint"] != source["fingerprint"]:
+            raise UserError(
+                f"{name} is of another model than {lm.name}: load the weights that it was published from"
+            )
+        tables = {COSINES: answer_cosines(lm, published)}
+        print(archive("similarity").put(name, tables, About(source, caption=run.about.caption)))
 
 
 def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:

@@ -39,6 +39,7 @@ from helpers.results.statistics import (
     share_interval,
     standard_error,
     too_few,
+    unit_draws,
     units_of,
 )
 from helpers.results.text import in_points, with_interval
@@ -75,6 +76,7 @@ _AGREEMENT_COLUMNS = [
 ]
 _RIGHT = {"choice": "target", "yes": "yes", "negated": "no"}
 _TOKENS = {"edit": "tokens", "paraphrase": "tokens, paraphrases"}
+PROBABILITY = "P(o*)"  # a column of ``successes`` that is no scorer: it decides nothing by itself
 _PREDICTED = {
     "AFF_hard": "fewer answers recalled",
     "ANF_hard": "new hard false answers",
@@ -96,7 +98,8 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     """Success of the appended answer o* under each scorer, a row a record, as fractions.
 
     ES, GS, and AFF and ANF against hard false answers: ``metrics_table``. tokens: share of o*'s tokens
-    that are the most probable ones, given those before (EasyEdit's efficacy). choice: share of the orders
+    that are the most probable ones, given those before (EasyEdit's efficacy). P(o*): the whole answer's
+    probability after the edit, at the edit prompt. choice: share of the orders
     in which o*'s letter is the most probable. Responses: share that names o*. yes, negated: whether the
     edit's truth is more probable than its denial.
     """
@@ -104,6 +107,9 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     target_scores = scores[(scores["list"] == "target") & scores["role"].isin([*_TOKENS])]
     target_scores = target_scores.assign(share=target_scores["top_after"] / target_scores["tokens"])
     token_shares = target_scores.groupby(["case_id", "role"])["share"].mean()
+    at_edit_prompt = target_scores[target_scores["role"] == "edit"].set_index("case_id")
+    sums_after = at_edit_prompt["sum_after"].astype(float).rename(PROBABILITY)
+    probabilities = sums_after.map(np.exp)
     comparisons = scores[scores["role"].isin([*_RIGHT])]
     comparisons = comparisons.sort_values("sum_after", kind="stable")
     most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()
@@ -117,6 +123,7 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     )
     by_scorer: list[pd.DataFrame | pd.Series] = [
         token_shares.unstack().rename(columns=_TOKENS),
+        probabilities,
         is_right.groupby(["case_id", "role"]).mean().unstack(),
         hits_of_responses.groupby(["case_id", response_kinds])["hit"].mean().unstack(),
     ]
@@ -209,6 +216,56 @@ def scorer_table(tables_by_state: Metrics) -> ShownTable:
 def kind_of_scorer(scorer: str) -> Kind:
     """How a scorer's values are distributed, which decides their interval and tests."""
     return "fraction" if scorer in _FRACTIONS else "share"
+
+
+def app_cost_by_scorer(tables_by_state: Metrics) -> dict[str, Contrast]:
+    """What APP changes under each scorer, in fractions: of each record the mean over editors that have it.
+
+    A difference is success with APP minus success without, on the records that have both under all editors.
+    """
+    means_by_scorer = _means_over_editors(tables_by_state)
+    return {
+        scorer: paired(without, with_app, "fraction")
+        for scorer, (without, with_app) in means_by_scorer.items()
+    }
+
+
+def _means_over_editors(tables_by_state: Metrics) -> dict[str, tuple[pd.Series, pd.Series]]:
+    """By scorer each record's mean success over the editors that have APP, without it and with it."""
+    editors = [state for state in tables_by_state if f"{state}+APP" in tables_by_state]
+    means_by_scorer = {}
+    for scorer in SCORERS:
+        if not all(scorer in tables_by_state[editor] for editor in editors):
+            continue
+        plain = [tables_by_state[editor][scorer] for editor in editors]
+        with_app = [tables_by_state[f"{editor}+APP"][scorer] for editor in editors]
+        of_records = pd.concat([*plain, *with_app], axis=1, join="inner").dropna()
+        means_without = of_records.iloc[:, : len(editors)].mean(axis=1)
+        means_with = of_records.iloc[:, len(editors) :].mean(axis=1)
+        means_by_scorer[scorer] = (means_without, means_with)
+    return means_by_scorer
+
+
+def app_cost_table(tables_by_state: Metrics) -> ShownTable:
+    """``app_cost_by_scorer`` in points, a row a scorer; *Holm* corrects for all scorers."""
+    contrasts = app_cost_by_scorer(tables_by_state)
+    survives = holm([contrast.p_value for contrast in contrasts.values()]) < LEVEL
+    rows_of_scorers = [
+        {
+            "scorer": SCORERS[scorer].replace("\n", " "),
+            "with APP - without": in_points(contrast.difference, signed=True),
+            "n": contrast.difference.n,
+        }
+        for scorer, contrast in contrasts.items()
+    ]
+    table = pd.DataFrame(rows_of_scorers).assign(
+        Holm=np.where(survives, "significant", "inconclusive")
+    )
+    changes = [
+        with_app - without for without, with_app in _means_over_editors(tables_by_state).values()
+    ]
+    least_detectable = [100 * detectable(change) for change in changes]
+    return with_relations(with_power(table, least_detectable, table["n"], unit=" points"), changes)
 
 
 def app_price_table(
@@ -307,7 +364,7 @@ def values_by_scorer(tables_by_state: Metrics, methods: Sequence[str]) -> dict[s
 def orders_of_methods(values: Mapping[str, pd.DataFrame]) -> dict[str, MethodOrder]:
     """Each scorer's order of the methods, in the same draws of units for all scorers."""
     records = reduce(pd.Index.union, (table.index for table in values.values()))
-    weights = _drawn_weights(pd.Series(1.0, records))
+    weights = unit_draws(pd.Series(1.0, records))
     orders = {}
     for scorer, table in values.items():
         aligned = table.reindex(records).to_numpy(float)  # [records, methods]
@@ -483,19 +540,6 @@ def _p_text(p_value: float) -> str:
 def _number_text(value: float, *, digits: int = 2) -> str:
     """A number as text; a dash where there is none."""
     return "–" if np.isnan(value) else f"{value:.{digits}f}"
-
-
-def _drawn_weights(records: pd.Series) -> Numbers:
-    """How often each record is there, [1 + 2,000, records]: in the sample, then in draws of its units."""
-    record_count = len(records)
-    unit_of_record = np.arange(record_count)
-    if units_of(records).by_relation:
-        unit_of_record = pd.factorize(records.index.get_level_values("relation"))[0]
-    unit_count = int(unit_of_record.max()) + 1
-    generator = np.random.default_rng(0)
-    equal_chances = np.full(unit_count, 1 / unit_count)
-    unit_draws = generator.multinomial(unit_count, equal_chances, size=2000)  # [draws, units]
-    return np.vstack([np.ones(record_count), unit_draws[:, unit_of_record]])
 
 
 def _spearman(first_ranks: Numbers, second_ranks: Numbers) -> Numbers:

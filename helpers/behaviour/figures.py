@@ -1,15 +1,30 @@
-"""Every scorer's verdict on the same edits, as a figure."""
+"""Every scorer's verdict on the same edits, as a figure, and which of them predicts what is generated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.behaviour.agreement import ASKED, GENERATED, by_state, kind_of_scorer
+from helpers.behaviour.agreement import (
+    ASKED,
+    GENERATED,
+    SCORERS,
+    app_cost_by_scorer,
+    by_state,
+    kind_of_scorer,
+)
+from helpers.behaviour.prediction import (
+    PREDICTORS,
+    REFERENCE,
+    Prediction,
+    estimate_of,
+    prediction_of,
+)
 from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
@@ -17,8 +32,8 @@ from helpers.peak.tables import Metrics, caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.notes import training_notes
-from helpers.results.statistics import interval
-from helpers.results.style import PALETTE, draw_intervals, with_caption
+from helpers.results.statistics import Contrast, interval
+from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
 
 _IN_TITLE = ("ES", "tokens", "free, greedy")  # scorers in colour, which the title compares
 
@@ -88,3 +103,93 @@ def _success_in_words(tables_by_state: Metrics) -> str:
         f"{text_words} in free text (greedy); {token_words} of the answer's tokens match"
     )
     return f"{probability_words} of the edits succeed by probability, {words_of_others}"
+
+
+@figure("04_who_says_it", of="scorers", main=MAIN_RUN, together=True)
+def who_says_it(runs: Sequence[Run]) -> Figure:
+    """What APP costs under each scorer, and which measure of an edit predicts that the model names o*."""
+    states_by_model = {run.about.source["model"]: by_state(run) for run in runs}
+    costs = {model: app_cost_by_scorer(states) for model, states in states_by_model.items()}
+    predictions = {model: prediction_of(states) for model, states in states_by_model.items()}
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 4.6), width_ratios=(1.35, 1))
+    _draw_costs(left, costs)
+    _draw_predictions(right, predictions)
+    left.set_title("what APP costs: success with it minus without", fontsize=9)
+    right.set_title("who predicts that o* is named", fontsize=9)
+    right.legend(loc="center", bbox_to_anchor=(0.62, 0.5), fontsize=8)
+    counts = "; ".join(
+        f"{model}: {prediction.edits} edits by {prediction.methods} methods, {prediction.named} of them named"
+        for model, prediction in predictions.items()
+    )
+    notes = (
+        "left: mean over the editors that have APP, 95 % intervals by sign flips over records or relations;"
+        " right: pairs of edits by one method, bootstrap intervals; named: greedy free text; "
+    )
+    captions = [caption_of(run) for run in runs]
+    training = dict.fromkeys(note for run in runs for note in training_notes(run))
+    caption = "\n".join([*captions, *training, f"{notes}{counts}"])
+    return with_caption(fig, _predictor_in_words(costs, predictions), caption)
+
+
+def _draw_costs(axes: Axes, costs: Mapping[str, Mapping[str, Contrast]]) -> None:
+    """A row a scorer, in points, those that read probabilities above; a mark for each model."""
+    scorers = [name for name in SCORERS if any(name in of_model for of_model in costs.values())]
+    heights = {scorer: len(scorers) - index for index, scorer in enumerate(scorers)}
+    for model_index, (model, of_model) in enumerate(costs.items()):
+        estimates = [of_model[scorer].difference for scorer in scorers if scorer in of_model]
+        aside = 0.16 * (0.5 - model_index)
+        positions = [heights[scorer] + aside for scorer in scorers if scorer in of_model]
+        draw_intervals(
+            axes, positions, rows_of_estimates(estimates), **_mark_of_model(model_index, model)
+        )
+    axes.axvline(0, color="0.6", linewidth=0.8)
+    axes.axhline(len(GENERATED) + 0.5, color="0.8", linewidth=0.8)
+    titles = [SCORERS[scorer].replace("\n", " ") for scorer in scorers]
+    axes.set_yticks([heights[scorer] for scorer in scorers], titles)
+    axes.set_xlabel("percentage points")
+    axes.grid(axis="y", visible=False)
+
+
+def _draw_predictions(axes: Axes, predictions: Mapping[str, Prediction]) -> None:
+    """A row a measure with its AUC within methods; a mark for each model, and a line at chance."""
+    heights = range(len(PREDICTORS), 0, -1)
+    for model_index, (model, prediction) in enumerate(predictions.items()):
+        estimates = [estimate_of(prediction.within[name], prediction.edits) for name in PREDICTORS]
+        positions = [height + 0.12 * (0.5 - model_index) for height in heights]
+        draw_intervals(
+            axes,
+            positions,
+            rows_of_estimates(estimates, scale=1),
+            **_mark_of_model(model_index, model),
+        )
+    axes.axvline(0.5, color="0.6", linewidth=0.8)
+    axes.text(0.5, 0.45, " chance", fontsize=7, color="0.4")
+    axes.set_yticks([*heights], [*PREDICTORS.values()])
+    axes.set(xlim=(0.4, 1.02), ylim=(0.4, len(PREDICTORS) + 0.6))
+    axes.set_xlabel("share of pairs ranked right (AUC)")
+    axes.grid(axis="y", visible=False)
+
+
+def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
+    """How a model's marks look, as ``draw_intervals`` takes it."""
+    colour = PALETTE[model_index]
+    return {"fmt": MARKERS[model_index], "color": colour, "label": model, **ACROSS}
+
+
+def _predictor_in_words(
+    costs: Mapping[str, Mapping[str, Contrast]], predictions: Mapping[str, Prediction]
+) -> str:
+    """How well P(o*) and ES predict for each model, and what APP costs the first by ES and in free text."""
+    pairs_in_words = []
+    for model, prediction in predictions.items():
+        by_probability = 100 * prediction.within[REFERENCE][0]
+        by_es = 100 * prediction.within["ES"][0]
+        pairs_in_words.append(f"{by_probability:.0f}\u00a0% and {by_es:.0f}\u00a0% ({model})")
+    model, of_model = next(iter(costs.items()))
+    cost_by_es = -100 * of_model["ES"].difference.mean
+    cost_in_text = -100 * of_model["free, greedy"].difference.mean
+    return (
+        f"Which edits does the model generate? {PREDICTORS[REFERENCE]} and ES rank"
+        f" {', '.join(pairs_in_words)} of the pairs right. APP costs {cost_by_es:.0f} points of ES and"
+        f" {cost_in_text:.0f} of free text ({model})"
+    )

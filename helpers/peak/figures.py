@@ -31,6 +31,7 @@ from helpers.peak.metrics import (
     metric_interval,
     probabilities_table,
 )
+from helpers.peak.similarity import COSINES, binned_losses, losses_of_run, slopes
 from helpers.peak.tables import (
     DATASETS,
     PAPER_NAMES,
@@ -39,10 +40,10 @@ from helpers.peak.tables import (
     paper_setting,
     scores_of,
 )
-from helpers.results.archive import Run
+from helpers.results.archive import Run, archive
 from helpers.results.figure import Option, figure
 from helpers.results.notes import method_notes, training_notes
-from helpers.results.statistics import LEVEL, Contrast, Estimate, paired, positive_interval
+from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, paired, positive_interval
 from helpers.results.style import (
     MARKERS,
     PALETTE,
@@ -473,3 +474,67 @@ def draw_list_probabilities(axes: Axes, probabilities_by_state: Mapping[str, pd.
     axes.set_ylim(-0.6, len(table_and_moment) - 0.4)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=0.8)
     axes.grid(axis="y", visible=False)
+
+
+@figure("03_similarity", of="similarity", needs=(COSINES,), main=MAIN_RUN)
+def loss_by_similarity(run: Run) -> Figure:
+    """Loss of the known correct answers by the cosine of their unembedding with o*'s, a panel an editor."""
+    edited_run = archive("peak").get(run.name)
+    answers_by_method = losses_of_run(edited_run, run.tables[COSINES])
+    editors = [name for name in answers_by_method if not name.endswith("+APP")]
+    columns = -(-len(editors) // 2)
+    size = (1.75 * columns + 1.2, 5.0)
+    fig, grid = plt.subplots(2, columns, figsize=size, sharex=True, sharey=True)
+    for axes in grid.flat[len(editors) :]:
+        axes.axis("off")
+    for axes, editor in zip(grid.flat, editors, strict=False):
+        for colour_index, method in enumerate((editor, f"{editor}+APP")):
+            if method in answers_by_method:
+                answers = answers_by_method[method]
+                bins = binned_losses(answers)
+                mark_style: dict[str, Any] = {"fmt": "o-", "color": PALETTE[colour_index]}
+                mark_style |= {"markersize": 3.5, "label": "with APP" if colour_index else "plain"}
+                draw_intervals(axes, bins["cosine"], bins, **mark_style)
+        axes.axhline(0, color="0.6", linewidth=0.8)
+        axes.set_title(editor, fontsize=9)
+        axes.tick_params(labelbottom=True)
+    fig.supylabel("log-probability lost (nats a token)", fontsize=9)
+    for axes in grid[-1]:
+        axes.set_xlabel("cosine with o*", fontsize=8)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside right center")
+    most_answers = max(map(len, answers_by_method.values()))
+    note = (
+        f"known correct answers at the edit prompt, up to {most_answers} a method, in five bins; adjusted for"
+        " record, prior, rank and length; 95 % intervals over relations"
+    )
+    caption = "\n".join([caption_of(edited_run), *training_notes(edited_run), note])
+    return with_caption(fig, _similarity_in_words(answers_by_method), caption)
+
+
+def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
+    """With which editors nearer answers lose more, or less, after the table's correction for all methods."""
+    cosine_slopes = {name: slopes(answers)["cosine"] for name, answers in answers_by_method.items()}
+    corrected = holm([slope.p_value for slope in cosine_slopes.values()])
+    survives = dict(zip(cosine_slopes, corrected < LEVEL, strict=True))
+    editors = [name for name in cosine_slopes if not name.endswith("+APP")]
+    decided = [name for name in editors if survives[name]]
+    more = [name for name in decided if cosine_slopes[name].estimate.mean > 0]
+    less = [name for name in decided if cosine_slopes[name].estimate.mean < 0]
+    parts = [
+        f"{words} with {', '.join(methods)}"
+        for words, methods in (("more", more), ("less", less))
+        if methods
+    ]
+    inconclusive_count = len(editors) - len(decided)
+    if not parts:
+        return (
+            "Whether answers nearer to o* lose more, given their length, is inconclusive for all"
+            f" {inconclusive_count} editors"
+        )
+    inconclusive = (
+        f"; inconclusive for {inconclusive_count} of {len(editors)} editors"
+        if inconclusive_count
+        else ""
+    )
+    return f"Given their length, answers nearer to o* lose {', and '.join(parts)}{inconclusive}"

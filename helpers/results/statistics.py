@@ -29,6 +29,7 @@ LEVEL = 0.05
 FEWEST = 8  # relations from which an interval or a test is by relation
 _SIGN_PATTERNS = 1 << 16  # as many are enumerated
 _DRAWN_PATTERNS = 9_999  # of more units: drawn, and the observed one is added
+_BOOTSTRAP_DRAWS = 2000
 _PSEUDO_CHANGE: dict[Kind, float] = {"share": 1.0, "fraction": 0.5, "number": 0.0}
 
 
@@ -331,6 +332,30 @@ def detectable(*samples: ArrayLike) -> float:
         return float("nan")
     joint_error, freedom = combined_error(*errors)
     return float(stats.t.isf((0.025, 0.2), freedom).sum()) * joint_error
+
+
+def unit_draws(values: pd.Series, *, record_level: str = "") -> Numbers:
+    """How often each value counts in the sample (once), then in bootstrap draws of its units (seed 0).
+
+    Args:
+        values: only their index is read; a level ``relation`` names relations.
+        record_level: the index level of records that have several values each; empty: each value is one.
+
+    Returns:
+        [1 + draws, values]. A unit is a relation, or a record where relations are fewer than ``FEWEST``.
+    """
+    value_count = len(values)
+    unit_of_value = np.arange(value_count)
+    relation_count = relation_count_of(values)
+    if relation_count is not None and not too_few(relation_count):
+        unit_of_value = pd.factorize(values.index.get_level_values("relation"))[0]
+    elif record_level:
+        unit_of_value = pd.factorize(values.index.get_level_values(record_level))[0]
+    unit_count = int(unit_of_value.max()) + 1
+    generator = np.random.default_rng(0)
+    equal_chances = np.full(unit_count, 1 / unit_count)
+    draws_of_units = generator.multinomial(unit_count, equal_chances, size=_BOOTSTRAP_DRAWS)
+    return np.vstack([np.ones(value_count), draws_of_units[:, unit_of_value]])
 
 
 def without_nan(values: ArrayLike) -> Numbers:

@@ -14,14 +14,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas import DataFrame as Table
 
-from helpers.editing.editors import method_label
+from helpers.editing.editors import distinct, method_label
 from helpers.paths import PACKAGED
 from helpers.results import style
 from helpers.results.archive import PACKAGED_WORDS, Run, model_words
 from helpers.results.figure import Option, figure
 from helpers.results.looks import method_line
+from helpers.results.statistics import Estimate
 from helpers.results.text import INCONCLUSIVE
-from helpers.thinkedit import metrics, tables
+from helpers.thinkedit import links, metrics, tables
 from helpers.thinkedit.knowgic import LAYOUTS
 from helpers.thinkedit.metrics import DEFAULT, Known
 from helpers.thinkedit.modes import SEQUENTIAL
@@ -298,6 +299,77 @@ def _less_of_own_in_words(table: Table) -> str:
     return (
         f"{', '.join(methods) or 'No method'}: less is left of the subject's other facts than of"
         " other subjects' facts"
+    )
+
+
+@_recalled_graphs("06_two_ways")
+def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DEFAULT) -> Figure:
+    """First links against later links of chains that are known after an edit: two ways to break a graph."""
+    runs_by_size = sorted(runs, key=lambda run: _order_of_size(run.about.source["model"]))
+    shares = links.links_table(runs_by_size, rule=rule)
+    estimates_by_model: dict[str, dict[str, dict[str, Estimate]]] = {}
+    counts_in_words = []
+    for run in runs_by_size:
+        model = model_of(run)
+        edits_by_method = {
+            method: edits
+            for (of_model, method), edits in links.in_mode(shares, mode).items()
+            if of_model == model
+        }
+        estimates_by_model[model] = {
+            method: links.link_estimates(edits_by_method[method])
+            for method in distinct(edits_by_method)
+        }
+        counts = [estimates[links.FIRST].n for estimates in estimates_by_model[model].values()]
+        range_ends = dict.fromkeys((min(counts), max(counts)))
+        counts_in_words.append(f"{model} {' to '.join(map(str, range_ends))}")
+    fig, grid = _grid(len(estimates_by_model), row_height=3.6)
+    for axes, (model, estimates_by_method) in zip(grid, estimates_by_model.items(), strict=True):
+        _draw_two_ways(axes, estimates_by_method)
+        axes.set_title(model, fontsize=9)
+        axes.set_xlabel("first links known")
+    grid[0].set_ylabel("later links known")
+    _legend(fig, grid)
+    note = (
+        "first links: facts about the edited subject that begin a chain; later links: all others; of those"
+        f" known before, mean over edits; edits: {', '.join(counts_in_words)}"
+    )
+    caption = _caption_with_notes(runs_by_size, rule, f"exact, {mode}", notes=note)
+    return style.with_caption(fig, _two_ways_in_words(estimates_by_model), caption)
+
+
+def _draw_two_ways(axes: Axes, estimates_by_method: Mapping[str, Mapping[str, Estimate]]) -> None:
+    """A point a method with both its intervals, over a diagonal on which both kinds of links suffer alike."""
+    axes.plot([0, 1], [0, 1], color="0.8", linewidth=0.8, zorder=0)
+    word_style: dict[str, Any] = {"fontsize": 7, "color": "0.4", "style": "italic"}
+    axes.text(0.01, 0.42, "the subject\nis forgotten", **word_style)
+    axes.text(1.02, -0.02, "facts elsewhere\nare forgotten", ha="right", **word_style)
+    for method, estimates in estimates_by_method.items():
+        point_style = method_line(method) | {"linestyle": "", "markersize": 6}
+        first = Table([vars(estimates[links.FIRST])])
+        later = Table([vars(estimates[links.LATER])])
+        style.draw_intervals(axes, later["mean"], first, across=True, **point_style)
+        style.draw_intervals(axes, first["mean"], later, **(point_style | {"label": None}))
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    axes.set_aspect("equal")
+
+
+def _two_ways_in_words(
+    estimates_by_model: Mapping[str, Mapping[str, Mapping[str, Estimate]]],
+) -> str:
+    """What the smallest model knows after MEMIT and, where it is stored, after FT-M."""
+    model, estimates_by_method = next(iter(estimates_by_model.items()))
+    words_of_methods = []
+    for method in ("memit", "ft-m"):
+        if method in estimates_by_method:
+            estimates = estimates_by_method[method]
+            first, later = (100 * estimates[kind].mean for kind in (links.FIRST, links.LATER))
+            label = method_label(method)
+            # A line does not end before the percent sign.
+            words_of_methods.append(f"{first:.0f}\u00a0% and {later:.0f}\u00a0% after {label}")
+    return (
+        f"Two ways to break a graph: of the first and of the later links {model} knows"
+        f" {', '.join(words_of_methods)}"
     )
 
 

@@ -98,6 +98,7 @@ def runs_of(
             samples=params["samples"],
             sampling=sampling.get(estimator),
             seed=params["seed"],
+            corpus=params["corpus"],
             rivals=params["rivals"],
             probes_shown=probes_shown,
         )

@@ -5,20 +5,23 @@ The ways are those of ``helpers.thinkedit.modes``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers import UserError
+from helpers.editing.corpus import corpus_named
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
+from helpers.editing.moments import SecondMoment, second_moments
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import EditRequest, TrainingProbe
-from helpers.editing.weight_edit import WeightEdit
+from helpers.editing.weight_edit import WeightEdit, only_weights
+from helpers.editing.without_key import Direction, key_itself, whitened, without_subject_keys
 from helpers.models import LanguageModel
 from helpers.params import check_one_of
 from helpers.results.evaluation import (
@@ -35,7 +38,15 @@ from helpers.scoring.naming import Aliases
 from helpers.scoring.responses import Sampling
 from helpers.thinkedit import deep, probes, scores
 from helpers.thinkedit.knowgic import EditedGraph
-from helpers.thinkedit.modes import MODES, PLACEBO, SEQUENCES, SEQUENTIAL
+from helpers.thinkedit.modes import (
+    KEY_MODES,
+    MODES,
+    PLACEBO,
+    SEQUENCES,
+    SEQUENTIAL,
+    WHITENED,
+    WITHOUT_OTHER_KEY,
+)
 from helpers.thinkedit.probes import Kinds, Probe
 from helpers.thinkedit.scores import ANSWER_SAMPLING, SCORING_VERSION, TEXT_SAMPLING
 
@@ -56,6 +67,7 @@ class ThinkEditRun:
     samples: int = 5  # responses or texts
     sampling: Sampling | None = None  # by default ``ANSWER_SAMPLING`` or ``TEXT_SAMPLING``
     seed: int = 0  # draws the targets of deep edits and further orders, and chooses placebos
+    corpus: str = "self"  # of the second moments by which keys are whitened
     chunk: int = 7
     rivals: bool = True  # most of the scoring; the default rule for known facts needs none
     # Of an edit, by its ``case_id``: what icd may train on (``thinkedit.shown``).
@@ -148,6 +160,8 @@ class ThinkEditRun:
         if name == PLACEBO:
             settings = {"seed": self.seed}
             return Mode(name, self._foreign_edits, settings, self._content_under_foreign)
+        if name in KEY_MODES:
+            return self._mode_without_key(name)
         if name in SEQUENCES:
             sequence = [edit.case_id for edit in self.in_order(name, self.edits)]
             return Mode(name, settings={"sequence": sequence}, in_sequence=True)
@@ -228,6 +242,40 @@ class ThinkEditRun:
     def _foreign_edits(self, editor: Editor, edits: Sequence[EditedGraph]) -> Sequence[Edit]:
         """Of each edit the one that is its placebo."""
         return editor.edit([self.request(self.foreign[edit.case_id]) for edit in edits])
+
+    def _mode_without_key(self, name: str) -> Mode[EditedGraph]:
+        """Each edit without what it does to a key: its own subject's, or that of its placebo's subject."""
+        edits_of = partial(self._edits_without_key, name=name)
+        settings: dict[str, Any] = {
+            "without_key": 1
+        }  # raised when the same edits lose something else
+        if name == WHITENED:
+            settings |= {"corpus": self.corpus, "seed": self.seed}
+        if name == WITHOUT_OTHER_KEY:
+            settings["seed"] = self.seed
+            return Mode(name, edits_of, settings, self._content_under_foreign)
+        return Mode(name, edits_of, settings)
+
+    def _edits_without_key(
+        self, editor: Editor, edits: Sequence[EditedGraph], *, name: str
+    ) -> list[Edit]:
+        requests = [self.request(edit) for edit in edits]
+        weight_edits = [only_weights(edit, name) for edit in editor.edit(requests)]
+        if name == WITHOUT_OTHER_KEY:
+            requests = [self.request(self.foreign[edit.case_id]) for edit in edits]
+        direction: Direction = key_itself
+        if name == WHITENED:
+            module_names = {module_name for edit in weight_edits for module_name in edit}
+            direction = whitened(self._moments(module_names))
+        return list(without_subject_keys(self.lm, weight_edits, requests, direction))
+
+    def _moments(self, module_names: Collection[str]) -> dict[str, SecondMoment]:
+        """Second moments of what enters those of the modules that have any: the MLPs' outputs."""
+        layout = self.lm.layout
+        layers = [n for n in range(layout.blocks) if layout.mlp_out(n) in module_names]
+        corpus = corpus_named(self.corpus, seed=self.seed)
+        moments = second_moments(self.lm, layers, corpus)
+        return {layout.mlp_out(layer): moment for layer, moment in moments.items()}
 
     def _content_under_foreign(self, edit: EditedGraph) -> Any:
         """An edit's content, and the other edit under which its rows are scored."""

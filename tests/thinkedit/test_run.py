@@ -10,8 +10,10 @@ import torch
 from helpers import UserError
 from helpers.editing.editor import Editor
 from helpers.editing.interventions import LowRank
+from helpers.editing.moments import SecondMoment
 from helpers.editing.presets import Hyperparameters
 from helpers.editing.weight_edit import WeightEdit, apply
+from helpers.editing.without_key import without_subject_keys
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.results.archive import Archive, ArchiveError
@@ -22,7 +24,13 @@ from helpers.scoring.naming import fold, log_naming, starts
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import publish
 from helpers.thinkedit.metrics import Known
-from helpers.thinkedit.modes import MODES, SEQUENCES
+from helpers.thinkedit.modes import (
+    MODES,
+    SEQUENCES,
+    WHITENED,
+    WITHOUT_KEY,
+    WITHOUT_OTHER_KEY,
+)
 from helpers.thinkedit.probes import kinds_of, probes_of, request_of
 from helpers.thinkedit.run import ThinkEditRun
 from helpers.thinkedit.scores import ESTIMATORS, exact_scores, sampled_scores, text_scores
@@ -152,6 +160,40 @@ def test_a_placebo_is_the_edit_of_another_record(run_of, tiny, edits):
     assert editor.calls == calls + 2
 
 
+def test_an_edit_without_a_key_is_scored_without_what_it_does_there(run_of, tiny, edits):
+    lm, editor = tiny("llama"), RandomEditor(tiny("llama"))
+    pair = [edits[0], asking(edits[1], "country")]
+    run = run_of(edits=pair)
+    request, foreign_request = (request_of(edit, run.kinds) for edit in pair)
+    (update,) = editor.edit([request])
+    for mode, of_key in ((WITHOUT_KEY, request), (WITHOUT_OTHER_KEY, foreign_request)):
+        table = run.after(editor, mode)
+        mine = table[table["case_id"] == 1].reset_index(drop=True)
+        probes = probes_of(pair[0], edits, run.kinds)
+        changed = without_subject_keys(lm, [update], [of_key])
+        wanted = exact_scores(lm, probes, {}, changed, [0] * len(probes))
+        pd.testing.assert_frame_equal(mine, wanted, atol=1e-4)
+    whole = run.after(editor, "independent")
+    assert not np.allclose(whole["original_sum"], table["original_sum"], atol=1e-3)
+
+
+def test_keys_are_whitened_by_the_models_own_second_moments(run_of, tiny, edits, monkeypatch):
+    """Where C is the identity, C⁻¹k is k."""
+    editor = RandomEditor(tiny("llama"))
+    run = run_of(edits=edits[:1], corpus="self-8x16")
+    asked_of = []
+
+    def moments_of(lm, layers, corpus):
+        asked_of.append((list(layers), corpus.name))
+        identity = torch.eye(lm.layout.intermediate_size)
+        return {layer: SecondMoment(identity, 9, layer, "", "") for layer in layers}
+
+    monkeypatch.setattr("helpers.thinkedit.run.second_moments", moments_of)
+    table = run.after(editor, WHITENED)
+    assert asked_of == [([1], "self-8x16-seed0")]
+    pd.testing.assert_frame_equal(table, run.after(editor, WITHOUT_KEY), atol=1e-4)
+
+
 def test_independent_runs_resume_where_they_stopped(run_of, tiny, edits):
     editor = RandomEditor(tiny("llama"))
     run_of(edits=edits[:2]).after(editor, "independent")
@@ -268,7 +310,8 @@ def test_every_mode_has_results_of_its_own(run_of, tiny, edits, estimator):
     assert len(set(everything)) == 1 + 2 * len(MODES)
     other_seed = dict(zip(MODES, keys(replace(run, seed=1)), strict=True))
     changed = {mode for mode, key in other_seed.items() if key not in keys(run)}
-    assert {"deep", "placebo"} <= changed <= {"deep", "placebo", *SEQUENCES[1:]}
+    by_seed = {"deep", "placebo", WHITENED, WITHOUT_OTHER_KEY}
+    assert by_seed <= changed <= {*by_seed, *SEQUENCES[1:]}
     fewer = dict(zip(MODES, keys(replace(run, edits=edits[:2])), strict=True))
     assert {mode for mode, key in fewer.items() if key not in keys(run)} == set(SEQUENCES)
     layout = dict(zip(MODES, keys(replace(run, layout="latest")), strict=True))
