@@ -21,6 +21,7 @@ import typer
 from benchmarks.plain import editing_calls, scoring_calls
 from benchmarks.report import Report
 from helpers import models
+from helpers.cli import run_command
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError
@@ -119,4 +120,4 @@ def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)
