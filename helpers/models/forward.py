@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
@@ -39,6 +40,17 @@ class Past:
             tuple(values[:, :, index] for values in self.values),
             self.positions[:, index],
         )
+
+    def cache(self) -> DynamicCache:
+        """A cache that begins with these tokens; transformers' own way of filling one copies them."""
+        cache = DynamicCache()
+        for keys, values in zip(self.keys, self.values, strict=True):
+            layer = DynamicLayer()
+            layer.keys = keys
+            layer.values = values
+            layer.is_initialized = True
+            cache.layers.append(layer)
+        return cache
 
 
 @dataclass(frozen=True)
@@ -114,7 +126,7 @@ def hidden_states(
     cache = past
     if isinstance(past, Past):
         past_positions = past.positions
-        cache = DynamicCache(zip(past.keys, past.values, strict=True))
+        cache = past.cache()
     if isinstance(visible, Tensor):
         visible = Mask.of(lm, positions, visible, past_positions)
     with evaluated(lm):

@@ -39,6 +39,7 @@ from helpers.models.identity import CheckpointDigests
 from helpers.models.language_model import LanguageModel
 from helpers.models.norms import lean_norms
 from helpers.models.products import BF16_PRODUCTS, check_bf16_products, with_bf16_products
+from helpers.models.rotations import lean_rotations
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
@@ -344,6 +345,7 @@ def _ready(loaded: LanguageModel) -> LanguageModel:
     ids = _ids_of_a_fact(loaded)
     expected = _scores_of_the_network(loaded, ids)
     lean_norms(network)
+    lean_rotations(network)
     network.set_attn_implementation("eager" if loaded.layout.architecture.eager_only else TILED)
     difference = (_packed_scores(loaded, ids) - expected).abs()
     tolerance = torch.finfo(loaded.dtype).eps ** 0.5  # half of the digits
