@@ -56,7 +56,8 @@ def main(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor.
 
-    Peak memory is the process's so far: give one dtype a run where it matters.
+    Peak memory is the process's so far, with the profiler's events of earlier rows, which are more than an
+    edit takes: give one method and one dtype a run where it matters.
     """
     if grow not in ("methods", *POINTS):
         raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
