@@ -19,12 +19,13 @@ MLPS = ("LlamaMLP", "MistralMLP", "Qwen2MLP", "Qwen3MLP")
 
 def lean_mlps(network: nn.Module) -> None:
     """Give all ``MLPS`` in a network this module's forward, for as long as it lives."""
-    for module in network.modules():
-        if type(module).__name__ in MLPS and module.config.hidden_act == "silu":
-            module.forward = partial(_mlp_output, module)
+    mlps: list[Any] = [module for module in network.modules() if type(module).__name__ in MLPS]
+    for mlp in mlps:
+        if mlp.config.hidden_act == "silu":
+            mlp.forward = partial(_mlp_output, mlp)
 
 
-def _mlp_output(mlp: nn.Module, states: Tensor) -> Tensor:
+def _mlp_output(mlp: Any, states: Tensor) -> Tensor:
     """The MLP's output, by its own matrices, whose hooks see what they always do."""
     output: Tensor = mlp.down_proj(_Gated.apply(mlp.gate_proj(states), mlp.up_proj(states)))
     return output
