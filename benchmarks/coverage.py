@@ -16,11 +16,11 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-import typer
 from numpy.typing import NDArray
 from scipy import stats
 
 from helpers.behaviour.agreement import by_state, kind_of_scorer
+from helpers.cli import run_command
 from helpers.peak.metrics import kind_of_metric, method_metrics
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
@@ -241,4 +241,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

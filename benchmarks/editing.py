@@ -21,6 +21,7 @@ import typer
 from benchmarks.plain import editing_calls, scoring_calls
 from benchmarks.report import Report
 from helpers import models
+from helpers.cli import run_command
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor
 from helpers.editing.editors import EditorError
@@ -55,7 +56,8 @@ def main(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Print busy seconds per record of editing and full scoring, and plain / ours per editor.
 
-    Peak memory is the process's so far: give one dtype a run where it matters.
+    Peak memory is the process's so far, with the profiler's events of earlier rows, which are more than an
+    edit takes: give one method and one dtype a run where it matters.
     """
     if grow not in ("methods", *POINTS):
         raise typer.BadParameter(f"--grow is methods, edits or model, not {grow!r}")
@@ -119,4 +121,4 @@ def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

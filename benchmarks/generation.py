@@ -15,6 +15,7 @@ from benchmarks.editing import preset_of
 from benchmarks.plain import plain_responses
 from benchmarks.report import Report
 from helpers import models
+from helpers.cli import run_command
 from helpers.editing.build import build_editors
 from helpers.models.weights import torch_dtype
 from helpers.paths import RUNS
@@ -56,4 +57,4 @@ def main(  # noqa: PLR0913 - the options of a command
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

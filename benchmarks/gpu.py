@@ -26,6 +26,7 @@ import transformers
 import typer
 
 from benchmarks.gpu_steps import STEPS, Setting, Step
+from helpers.cli import run_command
 from helpers.paths import REPOSITORY, RUNS
 
 Line = dict[str, Any]
@@ -141,4 +142,4 @@ def _in_words(line: Line) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

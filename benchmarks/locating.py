@@ -12,6 +12,7 @@ import typer
 
 from benchmarks.report import Report
 from helpers import models
+from helpers.cli import run_command
 from helpers.klob.examples import load_examples
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.locating.query import encode
@@ -41,4 +42,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -19,6 +19,7 @@ import typer
 from benchmarks.editing import editor_of, preset_of
 from benchmarks.machine import measured
 from helpers import models
+from helpers.cli import run_command
 from helpers.editing.editor import Editor
 from helpers.editing.vector import VectorEditor
 from helpers.models.language_model import LanguageModel
@@ -95,4 +96,4 @@ def _deviation(exact: pd.DataFrame, lower: pd.DataFrame) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

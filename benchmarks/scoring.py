@@ -20,6 +20,7 @@ from benchmarks.machine import measured
 from benchmarks.plain import plain_scores
 from benchmarks.report import Report
 from helpers import models
+from helpers.cli import run_command
 from helpers.editing.edit import Edit
 from helpers.editing.grace import Codebook, NearestKey
 from helpers.editing.in_context import InContext, InContextHyperparameters
@@ -134,4 +135,4 @@ def random_codebook(lm: LanguageModel) -> Codebook:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

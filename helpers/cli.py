@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,12 +16,12 @@ from helpers import UserError, __version__
 from helpers.paths import RUNS, copy_notebooks, in_one_line
 
 
-class _OneLineErrors(typer.core.TyperGroup):
-    """Verbs that answer what a user can repair, a failing disk included, with one line."""
+class _OneLineErrors:
+    """What makes a command answer what a user can repair, a failing disk included, with one line."""
 
     def invoke(self, ctx: Any) -> object:
         try:
-            return super().invoke(ctx)
+            return super().invoke(ctx)  # type: ignore[misc]
         except (UserError, MemoryError) as error:
             message = str(error)
         except BrokenPipeError:
@@ -32,9 +32,24 @@ class _OneLineErrors(typer.core.TyperGroup):
         raise Exit(1)
 
 
+class _Verbs(_OneLineErrors, typer.core.TyperGroup):
+    """The verbs of ``helpers``."""
+
+
+class _OneCommand(_OneLineErrors, typer.core.TyperCommand):
+    """A command without verbs."""
+
+
+def run_command(main: Callable[..., None]) -> None:
+    """Run a function as the command of its script, as a benchmark's is."""
+    command = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    command.command(cls=_OneCommand)(main)
+    command()
+
+
 # Without rich, whose import alone takes longer than everything else here.
 app = typer.Typer(
-    cls=_OneLineErrors,
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

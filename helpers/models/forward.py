@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from helpers.models.hooks import input_hooks
 from helpers.models.language_model import LanguageModel
@@ -39,6 +40,35 @@ class Past:
             tuple(values[:, :, index] for values in self.values),
             self.positions[:, index],
         )
+
+    def cache(self) -> DynamicCache:
+        """A cache that begins with these tokens in every layer."""
+        cache = DynamicCache()
+        cache.layers = [
+            _PastLayer(keys, values) for keys, values in zip(self.keys, self.values, strict=True)
+        ]
+        return cache
+
+
+class _PastLayer(DynamicLayer):
+    """A past's keys and values in one layer, which a pass reads before its own; it keeps none of its own.
+
+    Transformers' layer would copy the past to begin with, and hold each pass's keys and values to its end.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.keys = keys
+        self.values = values
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The past's and the pass's own, [rows, heads, tokens, size] each."""
+        keys = torch.cat([self.keys, key_states], dim=-2)
+        values = torch.cat([self.values, value_states], dim=-2)
+        return keys, values
 
 
 @dataclass(frozen=True)
@@ -114,7 +144,7 @@ def hidden_states(
     cache = past
     if isinstance(past, Past):
         past_positions = past.positions
-        cache = DynamicCache(zip(past.keys, past.values, strict=True))
+        cache = past.cache()
     if isinstance(visible, Tensor):
         visible = Mask.of(lm, positions, visible, past_positions)
     with evaluated(lm):
@@ -175,8 +205,9 @@ def vocabulary_scores(
         distribution_rows: rows of ``hidden`` whose distributions are returned [m]; default: none.
     """
     logits = lm.logits(hidden)  # [positions, vocabulary]
+    wide_logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     of_tokens, distributions = _LogProbabilities.apply(
-        logits, token_rows, tokens, distribution_rows
+        wide_logits, token_rows, tokens, distribution_rows
     )
     return of_tokens, distributions
 
@@ -185,17 +216,17 @@ class _LogProbabilities(torch.autograd.Function):
     """The log-softmax of logits [positions, vocabulary], read at single tokens and in whole rows.
 
     With p = exp(scores) and g what arrives at a row's entries, the gradient is g - p * sum(g). Torch's own
-    fills and adds up a matrix of zeros for each way of reading; here there is one matrix.
+    fills and adds up a matrix of zeros for each way of reading. Here there is one matrix, the largest of a
+    pass: the logits, which nobody else reads, become the scores, and the scores the gradient.
     """
 
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, token_rows: Tensor, tokens: Tensor, distribution_rows: Any
     ) -> tuple[Tensor, Tensor]:
-        scores = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        scores = torch.log_softmax(logits, -1, out=logits)
         ctx.save_for_backward(scores, token_rows, tokens)
         ctx.distribution_rows = torch.arange(len(scores), device=scores.device)[distribution_rows]
-        ctx.dtype = logits.dtype
         return scores[token_rows, tokens], scores[distribution_rows]
 
     @staticmethod
@@ -205,7 +236,7 @@ class _LogProbabilities(torch.autograd.Function):
         sums = scores.new_zeros(len(scores))
         sums.index_add_(0, token_rows, of_tokens)
         sums.index_add_(0, ctx.distribution_rows, of_distributions.sum(-1))
-        gradient = scores.exp().mul_(-sums[:, None])
+        gradient = scores.exp_().mul_(-sums[:, None])
         gradient.index_put_((token_rows, tokens), of_tokens, accumulate=True)
         gradient.index_add_(0, ctx.distribution_rows, of_distributions)
-        return gradient.to(ctx.dtype), None, None, None
+        return gradient, None, None, None

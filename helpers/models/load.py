@@ -36,8 +36,10 @@ from helpers.models.forest import Forest, pack
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.identity import CheckpointDigests
 from helpers.models.language_model import LanguageModel
+from helpers.models.mlps import lean_mlps
 from helpers.models.norms import lean_norms
 from helpers.models.products import BF16_PRODUCTS, check_bf16_products, with_bf16_products
+from helpers.models.rotations import lean_rotations
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.state import in_own_state
 from helpers.models.tiles import TILED
@@ -337,7 +339,7 @@ def _first(names: Iterable[str], most: int = 3) -> str:
 
 @torch.inference_mode()
 def _ready(loaded: LanguageModel) -> LanguageModel:
-    """Freeze, switch to evaluation, choose norms and attention, and check that packed texts score alike."""
+    """Freeze, switch to evaluation, choose what passes run, and check that packed texts score alike."""
     network = loaded.network.requires_grad_(False).eval()
     # cuDNN plans anew for every shape, and its gradients under a mask were not always numbers.
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -349,6 +351,8 @@ def _ready(loaded: LanguageModel) -> LanguageModel:
         network.set_attn_implementation("eager")
     expected = _scores_of_the_network(loaded, ids)
     lean_norms(network)
+    lean_rotations(network)
+    lean_mlps(network)
     if not eager_only:
         network.set_attn_implementation(TILED)
     difference = (_packed_scores(loaded, ids) - expected).abs()

@@ -21,27 +21,28 @@ def lean_norms(network: nn.Module) -> None:
     """Give all norms of ``NORMS`` in a network this module's forward, for as long as it lives."""
     for module in network.modules():
         if type(module).__name__ in NORMS:
-            module.forward = partial(_normed, module)
+            device = module.get_parameter("weight").device
+            epsilon = torch.tensor(module.variance_epsilon, device=device)
+            module.forward = partial(_normed, module, epsilon)
 
 
-def _normed(norm: nn.Module, states: Tensor) -> Tensor:
+def _normed(norm: nn.Module, epsilon: Tensor, states: Tensor) -> Tensor:
     """The norm's output; by its own forward where its weight is trained, and in fp64, where digits differ."""
     weight = norm.get_parameter("weight")
     if weight.requires_grad or states.dtype == torch.float64:
         output: Tensor = type(norm).forward(norm, states)
         return output
-    return _RmsNorm.apply(states, weight, norm.variance_epsilon)
+    return _RmsNorm.apply(states, weight, epsilon)
 
 
 class _RmsNorm(torch.autograd.Function):
     """States [..., size] and the norm's weight [size]; in fp32, rounded to their type before the weight."""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, states: Tensor, weight: Tensor, epsilon: Tensor) -> Tensor:
         wide_states = states.float()
         length = torch.linalg.vector_norm(wide_states, dim=-1, keepdim=True)
-        epsilon_tensor = length.new_full((), epsilon)
-        scale = torch.addcmul(epsilon_tensor, length, length, value=1 / states.shape[-1]).rsqrt_()
+        scale = torch.addcmul(epsilon, length, length, value=1 / states.shape[-1]).rsqrt_()
         unit = (wide_states * scale).to(states.dtype)
         ctx.save_for_backward(unit, scale, weight)
         return weight * unit

@@ -82,6 +82,8 @@ class Lines(NamedTuple):
 
     queries: Tensor  # index of each in the queries [rows, queries, heads]
     keys: Tensor  # index of each in the keys [rows, key heads, keys]
+    # Of each key, then of each value: index in their gradients [2, rows, keys, key heads].
+    sums: Tensor
     places: Tensor  # index of each of the queries [rows, queries, heads] in the tiles
     products: int  # rows x tiles x key heads
 
@@ -94,12 +96,15 @@ class Lines(NamedTuple):
         query = torch.arange(count * tiles.width).view(count, 1, tiles.width).clamp(max=queries - 1)
         query_lines = (row * queries + query) * heads + head  # [rows, tiles, heads, width]
         key_head = torch.arange(key_heads).view(key_heads, 1)
-        key_lines = (row * key_heads + key_head) * keys + tiles.keys[:, :, None]
+        columns = tiles.keys[:, :, None]  # [rows, tiles, 1, height]
+        key_lines = (row * key_heads + key_head) * keys + columns  # [rows, tiles, heads, height]
+        key_sums = ((row * keys + columns) * key_heads + key_head).flatten()
+        sums = torch.cat([key_sums, rows * keys * key_heads + key_sums])
         query = torch.arange(queries).view(queries, 1)
         tile = row[..., 0] * count + query // tiles.width
         places = (tile * heads + head[:, 0]) * tiles.width + query % tiles.width
         products = rows * count * key_heads
-        return cls(query_lines.flatten(), key_lines.flatten(), places.flatten(), products)
+        return cls(query_lines.flatten(), key_lines.flatten(), sums, places.flatten(), products)
 
 
 def attention(
@@ -124,8 +129,8 @@ def attention(
     size = query.shape[-1]
     mixed = _TiledAttention.apply(
         query.transpose(1, 2).reshape(-1, size),
-        key.reshape(-1, size),
-        value.reshape(-1, size),
+        key,
+        value,
         attention_mask,
         lines,
         scaling,
@@ -134,9 +139,10 @@ def attention(
 
 
 class _TiledAttention(torch.autograd.Function):
-    """softmax(scaling Q K^T + mask) V in every tile, of vectors [n, size], with its gradient written out.
+    """softmax(scaling Q K^T + mask) V in every tile, with its gradient written out.
 
-    Torch's own fills a matrix of zeros for each way of picking and cutting.
+    Queries and what is returned are [n, size], keys and values [rows, key heads, keys, size]. Torch's own
+    gradient fills a matrix of zeros for each way of picking and cutting.
     """
 
     @staticmethod
@@ -151,8 +157,8 @@ class _TiledAttention(torch.autograd.Function):
     ) -> Tensor:
         size = query.shape[-1]
         queries = query.index_select(0, lines.queries).view(lines.products, -1, size)
-        keys = key.index_select(0, lines.keys).view(lines.products, -1, size)
-        values = value.index_select(0, lines.keys).view(lines.products, -1, size)
+        keys = key.reshape(-1, size).index_select(0, lines.keys).view(lines.products, -1, size)
+        values = value.reshape(-1, size).index_select(0, lines.keys).view(lines.products, -1, size)
         products = torch.bmm(queries, keys.mT)
         tiles, _, width, height = mask.shape
         scores = torch.add(mask, products.view(tiles, -1, width, height), alpha=scaling)
@@ -160,7 +166,7 @@ class _TiledAttention(torch.autograd.Function):
         ctx.save_for_backward(queries, keys, values, weights)
         ctx.lines = lines
         ctx.scaling = scaling
-        ctx.key_count = len(key)
+        ctx.key_shape = key.shape
         return torch.bmm(weights, values).view(-1, size).index_select(0, lines.places)
 
     @staticmethod
@@ -180,13 +186,15 @@ class _TiledAttention(torch.autograd.Function):
             torch.bmm(score_gradient, keys).view(-1, size).index_select(0, lines.places)
         )
 
-        def summed(gradient_of_lines: Tensor) -> Tensor:
-            sums = gradient_of_lines.new_zeros(ctx.key_count, size)
-            index = lines.keys[:, None].expand(-1, size)
-            return sums.scatter_add_(0, index, gradient_of_lines.view(-1, size))
-
-        key_gradient = summed(torch.bmm(score_gradient.mT, queries))
-        value_gradient = summed(torch.bmm(weights.mT, mixed_gradient))
+        gradients_of_lines = keys.new_empty(2, *keys.shape)  # of keys, then of values
+        torch.bmm(score_gradient.mT, queries, out=gradients_of_lines[0])
+        torch.bmm(weights.mT, mixed_gradient, out=gradients_of_lines[1])
+        rows, heads, count, _ = ctx.key_shape
+        sums = keys.new_zeros(2 * rows * count * heads, size)
+        index = lines.sums[:, None].expand(-1, size)
+        sums.scatter_add_(0, index, gradients_of_lines.view(-1, size))
+        # The heads of a key lie side by side, as its matrix wants them.
+        key_gradient, value_gradient = sums.view(2, rows, count, heads, size).transpose(2, 3)
         return query_gradient, key_gradient, value_gradient, None, None, None
 
 

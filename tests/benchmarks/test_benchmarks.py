@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from benchmarks import coverage, gpu, house
+from benchmarks import coverage, gpu, house, locating
 from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting
 from benchmarks.plain import PLAIN, plain_responses, plain_scores
+from helpers.cli import run_command
 from helpers.editing.build import build_editor
 from helpers.editing.mend import Mend, MendHyperparameters
 from helpers.editing.request import EditRequest
@@ -117,3 +120,15 @@ def test_coverage_counts_what_intervals_hold() -> None:
     assert again.relation_count == 9
     assert coverage.covered(coverage.ours(source, "share"), source.mean)[0] == 1
     assert coverage.covered((0.6, 0.9), 0.5) == (0, pytest.approx(0.3))
+
+
+def test_a_mistake_in_a_benchmarks_options_is_one_line(monkeypatch, capsys) -> None:
+    """Each ends by ``run_command``, which answers as ``helpers`` does."""
+    monkeypatch.setattr("sys.argv", ["locating", "--model", "no-such-model"])
+    with pytest.raises(SystemExit) as stop:
+        run_command(locating.main)
+    assert stop.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: no model 'no-such-model'")
+    for path in Path(locating.__file__).parent.glob("*.py"):
+        assert "typer.run(" not in path.read_text()
