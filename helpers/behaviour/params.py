@@ -12,7 +12,17 @@ from helpers.peak.params import PeakParams
 from helpers.results.archive import archive
 from helpers.values import ValueChecks, at_least
 
-_METHOD_LISTS = ("editors", "fairer", "others", "scorers", "sequences", "ability")
+_METHOD_LISTS = (
+    "editors",
+    "fairer",
+    "others",
+    "scorers",
+    "sequences",
+    "ability",
+    "scaled",
+    "unscaled",
+    "leaks",
+)
 
 
 class AblationsParams(PeakParams):
@@ -20,11 +30,18 @@ class AblationsParams(PeakParams):
 
     value_checks: ClassVar[ValueChecks] = {
         **PeakParams.value_checks,
-        **at_least(1, "records", "samples", "checkpoints"),
-        **at_least(0, "neighbours", "factors", "margins"),
-        **dict.fromkeys(("scorers", "sequences", "ability"), method_label),
+        **at_least(1, "records", "samples", "checkpoints", "subjects"),
+        **at_least(0, "neighbours", "factors", "margins", "keep", "scales"),
+        **dict.fromkeys(
+            ("scorers", "sequences", "ability", "scaled", "unscaled", "leaks"),
+            method_label,
+        ),
         # Studied with and without APP.
-        **dict.fromkeys(("editors", "fairer", "others"), lambda name: method_label(f"{name}+app")),
+        **dict.fromkeys(
+            ("editors", "fairer", "others", "held_out"), lambda name: method_label(f"{name}+app")
+        ),
+        # Edited back to all correct answers as well.
+        "undone": lambda name: method_label(f"{name}+all-sum"),
         "doses": Variant.parse,
     }
 
@@ -32,6 +49,8 @@ class AblationsParams(PeakParams):
     def methods(self) -> list[str]:
         """Every method that a list names, or that a dose is a variant of."""
         listed = [method for name in _METHOD_LISTS for method in self.values[name]]
+        listed += [f"{editor}+app" for editor in self.values["held_out"]]
+        listed += [f"{editor}+all-sum" for editor in self.values["undone"]]
         return listed + [dose.partition("@")[0] for dose in self.values["doses"]]
 
     def needed_lists(self) -> tuple[str, ...]:

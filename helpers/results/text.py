@@ -122,6 +122,18 @@ def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) 
     return mean_text if np.isnan(estimate.low) else f"{mean_text} [{low_text}, {high_text}]"
 
 
+def p_texts(p_values: Sequence[float]) -> list[str]:
+    """p-values with four digits; a dash where there is no test."""
+    return ["–" if np.isnan(p_value) else f"{p_value:.4f}" for p_value in p_values]
+
+
+def holm_texts(p_values: Sequence[float], is_primary: Sequence[bool]) -> list[str]:
+    """The p-values of the primary tests, corrected for their number (Holm); empty for the others."""
+    primary = [p for p, counts in zip(p_values, is_primary, strict=True) if counts]
+    corrected = iter(p_texts(list(holm(primary))))
+    return [next(corrected) if counts else "" for counts in is_primary]
+
+
 def in_points(estimate: Estimate, *, signed: bool = False) -> str:
     """A fraction in percent: ``87.6 ± 3.9``, or ``97.2 [92.2, 99.4]`` where the sides differ."""
     mean = 100 * estimate.mean
