@@ -41,7 +41,7 @@ from helpers.results.benchmark import part_of_cases
 from helpers.results.evaluation import INDEPENDENT, Mode
 from helpers.results.notes import ShownTable, with_note, with_power, with_relations
 from helpers.results.publish import Part, Publication
-from helpers.results.statistics import Contrast, detectable, paired
+from helpers.results.statistics import Contrast, Kind, detectable, paired
 from helpers.results.text import holm_texts, in_points, p_texts, with_interval
 
 CHUNK = 10  # records edited between two writes to the results store
@@ -248,7 +248,7 @@ class HalfMeasure:
 
     def protection(self, plain: pd.Series, protected: pd.Series) -> Contrast:
         """How much better the second is, by record: a paired contrast."""
-        kind = "fraction" if self.is_fraction else "number"
+        kind: Kind = "fraction" if self.is_fraction else "number"
         if self.higher_is_better:
             return paired(plain, protected, kind)
         return paired(protected, plain, kind)
@@ -367,21 +367,25 @@ def protections(measures: Mapping[TableKey, pd.DataFrame]) -> list[Protection]:
     """Every editor, what its APP was given, and every measure, on the records that both tables have."""
     compared = []
     for editor in editors_held_out([*measures]):
-        plain = measures[TableKey("", editor)]
+        plain: pd.DataFrame = measures[TableKey("", editor)]
         for given in (*GIVEN, ""):
             protected = measures.get(TableKey("", f"{editor}+app", given))
             if protected is None:
                 continue
             for measure in HALF_MEASURES:
-                pair = pd.concat(
-                    [plain[measure.name], protected[measure.name]],
-                    axis=1,
-                    keys=["plain", "protected"],
-                ).dropna()
-                compared.append(
-                    Protection(editor, given, measure, pair["plain"], pair["protected"])
+                plain_values, protected_values = _on_the_same_records(
+                    plain[measure.name], protected[measure.name]
                 )
+                compared.append(Protection(editor, given, measure, plain_values, protected_values))
     return compared
+
+
+def _on_the_same_records(
+    first: pd.DataFrame, second: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows without a missing value that both tables have."""
+    common = first.dropna().index.intersection(second.dropna().index, sort=False)
+    return first.loc[common], second.loc[common]
 
 
 def held_out_table(run: Run, *, fractions: bool = True) -> ShownTable:

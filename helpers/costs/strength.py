@@ -234,7 +234,8 @@ def strength_measures(scores: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame
     """Each record's metrics, P(o*) at the edit prompt (``P``), and whether o* is ``named`` (0 or 1)."""
     metrics = metrics_table(scores)
     target = scores[(scores["role"] == "edit") & (scores["list"] == "target")]
-    score_of_target = target.set_index("case_id").eval("sum_after / tokens")
+    by_case = target.set_index("case_id")
+    score_of_target = by_case["sum_after"] / by_case["tokens"]
     is_target = names["list"] == "target"
     is_named = is_target.groupby(names["case_id"]).any().astype(float)
     case_ids = metrics.index.get_level_values("case_id")
@@ -256,9 +257,9 @@ class Matched:
     @property
     def scale(self) -> float:
         """The scale at which the curve has the other method's mean strength; NaN where it never has."""
-        position = matching_position(
-            self.curve.values(self.strength).mean(0)[None], self.other[[self.strength]].mean()
-        )
+        level = self.other[self.strength].to_numpy(float).mean()
+        strengths = self.curve.values(self.strength).mean(0)
+        position = matching_position(strengths[None], np.array([level]))
         scales = np.array(self.curve.scales, dtype=float)
         return float(value_at(scales[None], position)[0])
 
@@ -345,7 +346,7 @@ def resampled(relations: Sequence[object] | None, count: int) -> Numbers:
     generator = np.random.default_rng(0)
     unit_of_record = np.arange(count)
     if relations is not None and not too_few(len(set(relations))):
-        unit_of_record = pd.factorize(pd.Series(relations))[0]
+        unit_of_record = pd.factorize(np.array(relations, dtype=object))[0]
     unit_count = int(unit_of_record.max()) + 1
     drawn_units = generator.integers(unit_count, size=(RESAMPLES, unit_count))
     times_drawn = np.zeros((RESAMPLES, unit_count))
