@@ -29,7 +29,7 @@ from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, edit_request, score_records
-from helpers.results.archive import Archive, TableKey
+from helpers.results.archive import About, Archive, Run, TableKey
 from helpers.results.publish import publish_parts
 from helpers.results.store import ResultsStore
 
@@ -212,12 +212,31 @@ def test_it_is_published_and_shown(studied, editor, tmp_path, monkeypatch):
         shown = held_out.held_out_table(run, fractions=fractions).table
         assert len(shown) == 8
         assert (shown["Holm"] != "").sum() == 2  # half of both lists: the primary tests
+
+
+def test_the_table_by_hand():
+    """Ten records of ten relations: alone each half loses a nat, with APP the shown half a tenth of one."""
+    labels = {"correct": {0: SHOWN, 1: UNSHOWN}, "hard": {0: SHOWN, 1: UNSHOWN}}
+    false = {"hard": [(-3.0, -3.0), (-3.5, -3.5)], "random": [(-6.0, -6.0)]}
+    false["target"] = [(-5.0, -0.5)]
+    losses = {"rome": (1.0, 1.0), "rome+app, half": (0.1, 0.6)}
+    tables = {}
+    for name, (shown, unshown) in losses.items():
+        correct = [(-1.0, -1.0 - shown), (-1.2, -1.2 - unshown)]
+        of_record = table({**false, "correct": correct}, labels).drop(columns="relation")
+        tables[name] = pd.concat([of_record.assign(case_id=number) for number in range(10)])
+    relations = {str(number): f"P{number}" for number in range(10)}
+    caption = {"records": 10, "relations": relations, "preset": "tuned"}
+    run = Run("a_peak-cf", About({"model": "a", "dataset": "peak-cf"}, caption=caption), tables)
     in_nats = held_out.held_out_table(run, fractions=False).table
-    cell = in_nats.loc[("ROME+APP", HALF, "correct, nats"), "protects unshown"]
-    protection = next(
-        p
-        for p in held_out.protections(held_out.measures_of_run(run))
-        if (p.given, p.measure.name) == (HALF, "correct")
-    )
-    difference = (protection.protected[UNSHOWN] - protection.plain[UNSHOWN]).mean()
-    assert cell.startswith(f"{difference:+.2f}")
+    row = in_nats.loc[("ROME+APP", HALF, "correct, nats")]
+    assert row["n"] == 10
+    assert (row["alone, unshown"], row["APP, unshown"]) == ("-1.00", "-0.60")
+    assert row["protects shown"].startswith("+0.90")
+    assert row["protects unshown"].startswith("+0.40")
+    assert row["shown - unshown"].startswith("+0.50")
+    assert float(row["p"]) == pytest.approx(2 / 2**10, abs=1e-4)
+    assert float(row["Holm"]) == pytest.approx(4 / 2**10, abs=1e-4)  # of correct and hard false
+    in_points = held_out.held_out_table(run).table.loc[("ROME+APP", HALF, "AFF")]
+    assert in_points["alone, shown"] == f"{100 * (1 - np.exp(-1.0)):.1f}"
+    assert in_points["APP, unshown"] == f"{100 * (1 - np.exp(-0.6)):.1f}"

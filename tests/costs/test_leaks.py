@@ -113,5 +113,5 @@ def test_it_is_published_and_shown(leaks, editor, tmp_path, monkeypatch):
     assert table["is_own"].sum() == 4
     others = table[~table["is_own"]].groupby("case_id")["change"].mean()
     cell = leak_table(run).table["others, nats"].iloc[0]
-    assert cell.startswith(f"{others.mean():+.2f}")
+    assert cell.startswith(f"{others.mean():+z.2f}")
     assert np.isfinite(table["probability"]).all()
