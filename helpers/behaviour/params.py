@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
-from helpers.editing.editors import Variant, method_label
+from helpers.editing.editors import EditorError, Variant, method_label, split_method
 from helpers.paths import run_name
 from helpers.peak.params import PeakParams
 from helpers.results.archive import archive
@@ -25,6 +25,16 @@ _METHOD_LISTS = (
 )
 
 
+def check_has_layers(method: str) -> None:
+    """Refuse an editor that edits in no layers of its preset."""
+    editor, _ = split_method(method)
+    if "layers" not in editor.hyperparameters.model_fields:
+        raise EditorError(
+            f"{method}: {editor.label} has no layers in which the keys of subjects are read; name an"
+            " editor that has"
+        )
+
+
 class AblationsParams(PeakParams):
     """Parameters of notebook 04."""
 
@@ -32,10 +42,8 @@ class AblationsParams(PeakParams):
         **PeakParams.value_checks,
         **at_least(1, "records", "samples", "checkpoints", "subjects"),
         **at_least(0, "neighbours", "factors", "margins", "keep", "scales"),
-        **dict.fromkeys(
-            ("scorers", "sequences", "ability", "scaled", "unscaled", "leaks"),
-            method_label,
-        ),
+        **dict.fromkeys(("scorers", "sequences", "ability", "scaled", "unscaled"), method_label),
+        "leaks": check_has_layers,  # in which keys are read
         # Studied with and without APP.
         **dict.fromkeys(
             ("editors", "fairer", "others", "held_out"), lambda name: method_label(f"{name}+app")

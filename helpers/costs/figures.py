@@ -16,7 +16,6 @@ from helpers.costs.held_out_answers import (
     UNSHOWN,
     Protection,
     editors_held_out,
-    measures_of_run,
     protections,
 )
 from helpers.costs.leaks import BINS, leaks_of_run
@@ -35,7 +34,7 @@ from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
-from helpers.results.statistics import LEVEL, interval, mean_interval
+from helpers.results.statistics import LEVEL, Kind, interval, mean_interval
 from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, with_caption
 
 _PRIMARY_STRENGTH = "P"
@@ -58,13 +57,13 @@ _MEASURE_TITLES = {
 )
 def held_out_dumbbells(run: Run) -> Figure:
     """What APP protects of the answers that its loss was shown, and of those that it was not."""
-    compared = [p for p in protections(measures_of_run(run)) if p.measure.is_fraction and p.given]
+    compared = [protection for protection in protections(run, fractions=True) if protection.given]
     rows = list(dict.fromkeys((protection.editor, protection.given) for protection in compared))
     heights = {row: -float(number) for number, row in enumerate(rows)}
     size = (8.2, 0.32 * len(rows) + 2.0)
     fig, panels = plt.subplots(1, len(_MEASURE_TITLES), figsize=size, sharey=True)
     for axes, (name, title) in zip(panels, _MEASURE_TITLES.items(), strict=True):
-        of_measure = [protection for protection in compared if protection.measure.name == name]
+        of_measure = [protection for protection in compared if protection.metric.name == name]
         _draw_dumbbells(axes, of_measure, heights)
         axes.set_title(title)
         axes.set_xlabel("points less than without APP → protects")
@@ -84,14 +83,12 @@ def _draw_dumbbells(
 ) -> None:
     """A row each: protection of the shown half (full) and of the unshown one (hollow), joined."""
     rows = [heights[protection.editor, protection.given] for protection in compared]
-    estimates_of_half = {}
-    for half in (SHOWN, UNSHOWN):
-        differences = [protection.of_half(half).difference for protection in compared]
-        estimates_of_half[half] = rows_of_estimates(differences)
-    for row, first, second in zip(
-        rows, estimates_of_half[SHOWN]["mean"], estimates_of_half[UNSHOWN]["mean"], strict=True
-    ):
-        axes.plot([first, second], [row, row], color="0.6", linewidth=1.5, zorder=1)
+    estimates_of_half = {
+        half: rows_of_estimates([protection.of_half(half).difference for protection in compared])
+        for half in (SHOWN, UNSHOWN)
+    }
+    ends = [estimates["mean"] for estimates in estimates_of_half.values()]
+    axes.plot(ends, [rows, rows], color="0.6", linewidth=1.5, zorder=1)  # a line a row
     for half, colour, fill, aside in (
         (SHOWN, PALETTE[0], PALETTE[0], 0.1),
         (UNSHOWN, PALETTE[3], "white", -0.1),
@@ -117,7 +114,7 @@ def _held_out_in_words(compared: Sequence[Protection]) -> str:
     primary = [protection for protection in compared if protection.given == HALF]
     words = []
     for name, of_list in (("AFF", "correct"), ("ANF", "false")):
-        of_measure = [protection for protection in primary if protection.measure.name == name]
+        of_measure = [protection for protection in primary if protection.metric.name == name]
         means = {
             half: 100 * float(np.mean([p.of_half(half).difference.mean for p in of_measure]))
             for half in (SHOWN, UNSHOWN)
@@ -194,12 +191,11 @@ def leak_curves(run: Run) -> Figure:
     """How far o* rises at other subjects of the relation, by the similarity of their keys."""
     fig, panels = plt.subplots(1, 2, figsize=(7.8, 3.2), sharey=True)
     leaks_by_method = leaks_of_run(run)
-    for axes, similarity in zip(panels, ("whitened", "cosine"), strict=True):
+    titles = {"whitened": "whitened cosine", "cosine": "cosine"}
+    for axes, (similarity, title) in zip(panels, titles.items(), strict=True):
         for method, leaks in leaks_by_method.items():
             _draw_binned(axes, leaks[~leaks["is_own"]], similarity, method)
-        axes.set_xlabel(
-            f"{similarity} cosine of the keys" if similarity == "whitened" else "cosine of the keys"
-        )
+        axes.set_xlabel(f"{title} of the keys")
         axes.axhline(0, color="0.4", linewidth=0.8)
     panels[0].set_ylabel("change of o*, nats a token")
     panels[-1].legend(**AT_RIGHT)
@@ -252,24 +248,21 @@ def undo_panels(run: Run) -> Figure:
     heights = [-float(number) for number in range(len(rows))]
     fig, panels = plt.subplots(1, 3, figsize=(8.6, 0.3 * len(rows) + 1.9), sharey=True)
     titles = {
-        "change": ("other correct answers", "change, nats a token", "number"),
-        "returned": ("returned", "percent of the answers", "fraction"),
-        "order": ("their order", "Kendall's τ with before", "number"),
+        "change": ("other correct answers", "change, nats a token"),
+        "returned": ("returned", "percent of the answers"),
+        "order": ("their order", "Kendall's τ with before"),
     }
-    for axes, (measure, (title, unit, kind)) in zip(panels, titles.items(), strict=True):
-        estimates = [
-            interval(
-                returns[method][state][measure], "fraction" if kind == "fraction" else "number"
-            )
-            for method, state in rows
-        ]
-        drawn = rows_of_estimates(estimates, scale=100 if kind == "fraction" else 1)
+    for axes, (measure, (title, unit)) in zip(panels, titles.items(), strict=True):
+        is_fraction = measure == "returned"
+        kind: Kind = "fraction" if is_fraction else "number"
+        estimates = [interval(returns[method][state][measure], kind) for method, state in rows]
+        estimates_of_rows = rows_of_estimates(estimates, scale=100 if is_fraction else 1)
         for number, state in enumerate(STATES):
             of_state = [index for index, row in enumerate(rows) if row[1] == state]
             draw_intervals(
                 axes,
                 [heights[index] for index in of_state],
-                drawn.iloc[of_state],
+                estimates_of_rows.iloc[of_state],
                 fmt=MARKERS[number],
                 color=PALETTE[number],
                 label=state,

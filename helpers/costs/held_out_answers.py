@@ -25,14 +25,24 @@ import numpy as np
 import pandas as pd
 
 from helpers import UserError
+from helpers.costs.records import all_records, others_of_relation, studied_run
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.request import EditRequest
 from helpers.paths import digest_of
-from helpers.peak.metrics import DEFAULT_FILTER, SETTINGS, AnswerFilter, additivity
-from helpers.peak.publish import editors_of, peak_run, publication_of
-from helpers.peak.records import PeakRecord, load_peak
+from helpers.peak.metrics import (
+    DEFAULT_FILTER,
+    KEYS,
+    AnswerFilter,
+    Lists,
+    Metric,
+    additivity,
+    records_of,
+    table_by_record,
+)
+from helpers.peak.publish import editors_of, publication_of
+from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import scores_of
 from helpers.records import comparable
@@ -41,10 +51,9 @@ from helpers.results.benchmark import part_of_cases
 from helpers.results.evaluation import INDEPENDENT, Mode
 from helpers.results.notes import ShownTable, with_note, with_power, with_relations
 from helpers.results.publish import Part, Publication
-from helpers.results.statistics import Contrast, Kind, detectable, paired
-from helpers.results.text import holm_texts, in_points, p_texts, with_interval
+from helpers.results.statistics import Contrast, detectable, paired
+from helpers.results.text import in_points, with_interval, with_p_values
 
-CHUNK = 10  # records edited between two writes to the results store
 SHOWN = "shown"
 UNSHOWN = "unshown"
 NOT_SPLIT = "not split"
@@ -104,22 +113,11 @@ def shown_request(record: PeakRecord, seed: int) -> EditRequest:
 
 
 def foreign_record(record: PeakRecord, pool: Sequence[PeakRecord], seed: int) -> PeakRecord | None:
-    """A record of the same relation about another subject, with answers that are none of this record's.
-
-    Of several the one whose digest with the seed and this record is the smallest; None where there is none.
-    """
-    candidates = [
-        other
-        for other in pool
-        if other.relation == record.relation
-        and comparable(other.subject) != comparable(record.subject)
-        and foreign_answers(record, other)
-    ]
-
-    def digest(other: PeakRecord) -> str:
-        return digest_of(f"{seed} {record.case_id} {other.case_id}".encode())
-
-    return min(candidates, key=digest, default=None)
+    """A record of the same relation about another subject, with answers that are none of this record's."""
+    for other in others_of_relation(record, pool, seed):
+        if foreign_answers(record, other):
+            return other
+    return None
 
 
 def foreign_answers(record: PeakRecord, other: PeakRecord) -> tuple[str, ...]:
@@ -220,9 +218,8 @@ def with_halves(scores: pd.DataFrame, records: Sequence[PeakRecord], seed: int) 
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Editors of notebook 04's parameter ``held_out``: alone, and with APP given what it is given."""
-    run = replace(peak_run(params), chunk=CHUNK)
-    pool = load_peak(params["dataset"], strict_lists=params["strict_lists"]).records
-    held_out = HeldOutAnswers(run, pool, params["seed"])
+    run = studied_run(params)
+    held_out = HeldOutAnswers(run, all_records(params), params["seed"])
     editors = params["held_out"]
     with_app = [f"{editor}+app" for editor in editors]
     built = editors_of(run, [*editors, *with_app], params)
@@ -236,36 +233,19 @@ def publication(params: Mapping[str, Any]) -> Publication:
     return publication_of(run, params, parts, with_app, {"halves_seed": params["seed"]})
 
 
-@dataclass(frozen=True)
-class HalfMeasure:
-    """What is measured of each half of a list."""
-
-    name: str
-    label: str
-    list_name: str  # the list whose halves it compares
-    is_fraction: bool
-    higher_is_better: bool
-
-    def protection(self, plain: pd.Series, protected: pd.Series) -> Contrast:
-        """How much better the second is, by record: a paired contrast."""
-        kind: Kind = "fraction" if self.is_fraction else "number"
-        if self.higher_is_better:
-            return paired(plain, protected, kind)
-        return paired(protected, plain, kind)
-
-
-HALF_MEASURES = (
-    HalfMeasure("AFF", "AFF", "correct", is_fraction=True, higher_is_better=False),
-    HalfMeasure("ANF", "ANF", "hard", is_fraction=True, higher_is_better=False),
-    HalfMeasure("correct", "correct, nats", "correct", is_fraction=False, higher_is_better=True),
-    HalfMeasure("hard", "hard false, nats", "hard", is_fraction=False, higher_is_better=False),
+# What is measured of each half of a list: of the correct answers (AFF, "correct") or of the hard false ones.
+HALF_METRICS = (
+    Metric("AFF", "AFF", "fraction", "lower", "AFF"),
+    Metric("ANF", "ANF", "fraction", "lower", "ANF"),
+    Metric("correct", "s(o)", "number", "higher", "correct, nats"),
+    Metric("hard", "s(o)", "number", "lower", "hard false, nats"),
 )
 
 
 def half_measures(
     scores: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
-    """Measures of each record's halves: a row a record (with its relation), columns (measure, half).
+    """Measures of each record's halves: a row a record (with its relation), columns (metric, half).
 
     Answers that count are those of all tables (``answer_filter`` of the whole lists). AFF of a half is that
     of its correct answers against all hard false ones, ANF that of its hard false answers against all
@@ -273,45 +253,44 @@ def half_measures(
     answer's tokens, in nats. All are means over the edit prompt and the paraphrases; NaN where a list is not
     split.
     """
-    rows = {}
-    own_prompts = scores[scores["role"].isin(("edit", "paraphrase"))]
-    for case_id, of_record in own_prompts.groupby("case_id"):
+    columns = [(metric.name, half) for metric in HALF_METRICS for half in (SHOWN, UNSHOWN)]
+    # A list has the same halves at every prompt; answers are in the order of ``records_of``.
+    at_edit_prompt = scores[scores["role"] == "edit"].sort_values(KEYS)
+    halves_of_list = {
+        list_key: labels.to_numpy(str)
+        for list_key, labels in at_edit_prompt.groupby(["case_id", "list"])["half"]
+    }
+    without_answers = np.empty(0, dtype=str)
+    measures_by_case = {}
+    for case_id, record in records_of(scores):
+        half_of_correct = halves_of_list.get((case_id, "correct"), without_answers)
+        half_of_hard = halves_of_list.get((case_id, "hard"), without_answers)
         of_prompts = [
-            _prompt_measures(of_prompt, answer_filter)
-            for _, of_prompt in of_record.groupby(["role", "prompt_index"], observed=True)
+            _prompt_measures(prompt, half_of_correct, half_of_hard, answer_filter)
+            for prompt in (record.edit, *record.paraphrases)
         ]
-        relation = of_record["relation"].iloc[0] if "relation" in of_record else None
-        rows[case_id, relation] = pd.DataFrame([row for row in of_prompts if row]).mean()
-    columns = pd.MultiIndex.from_product(
-        [[measure.name for measure in HALF_MEASURES], [SHOWN, UNSHOWN]], names=["measure", "half"]
-    )
-    table = pd.DataFrame.from_dict(rows, orient="index").reindex(columns=columns)
-    table.index = pd.MultiIndex.from_tuples([*rows], names=["case_id", "relation"])
-    return table.astype(float)
+        measures = pd.DataFrame([*filter(None, of_prompts)], columns=columns, dtype=float)
+        measures_by_case[case_id] = dict(zip(columns, measures.mean(), strict=True))
+    table = table_by_record(measures_by_case, scores, columns)
+    return table.set_axis(pd.MultiIndex.from_tuples(columns, names=["metric", "half"]), axis=1)
 
 
 def _prompt_measures(
-    answers: pd.DataFrame, answer_filter: AnswerFilter
+    prompt: Lists,
+    half_of_correct: np.ndarray,
+    half_of_hard: np.ndarray,
+    answer_filter: AnswerFilter,
 ) -> dict[tuple[str, str], float]:
     """Measures of the halves at one prompt; none where no answer of a list counts."""
-    scores_of_list = {}  # each [2, answers]: before and after the edit
-    halves_of_list = {}
-    for list_name in ("correct", *SETTINGS):
-        of_list = answers[answers["list"] == list_name]
-        sums = of_list[["sum_before", "sum_after"]].to_numpy(float)
-        scores_of_list[list_name] = sums.T / of_list["tokens"].to_numpy(float)
-        halves_of_list[list_name] = of_list["half"].to_numpy(str)
-    counted = answer_filter.keep(*(scores[0] for scores in scores_of_list.values()))
+    counted = answer_filter.counted(prompt)
     if not all(map(len, counted)):
         return {}
-    correct = scores_of_list["correct"][:, counted.correct]
-    hard = scores_of_list["hard"][:, counted.hard]
-    half_of_correct = halves_of_list["correct"][counted.correct]
-    half_of_hard = halves_of_list["hard"][counted.hard]
+    correct = prompt["correct"][:, counted.correct]  # [2, answers]: before and after the edit
+    hard = prompt["hard"][:, counted.hard]
     measures = {}
     for half in (SHOWN, UNSHOWN):
-        correct_of_half = correct[:, half_of_correct == half]
-        hard_of_half = hard[:, half_of_hard == half]
+        correct_of_half = correct[:, half_of_correct[counted.correct] == half]
+        hard_of_half = hard[:, half_of_hard[counted.hard] == half]
         measures["AFF", half] = additivity(correct_of_half, hard)["AFF"]
         measures["ANF", half] = additivity(correct, hard_of_half)["ANF"]
         measures["correct", half] = _mean_change(correct_of_half)
@@ -322,12 +301,6 @@ def _prompt_measures(
 def _mean_change(scores: np.ndarray) -> float:
     """The mean of after - before over answers [2, answers]; NaN without any."""
     return float((scores[1] - scores[0]).mean()) if scores.size else float("nan")
-
-
-def measures_of_run(run: Run) -> dict[TableKey, pd.DataFrame]:
-    """``half_measures`` of every table of a stored run."""
-    halves_of_tables = scores_of(run)
-    return {TableKey.parse(name): half_measures(table) for name, table in halves_of_tables.items()}
 
 
 def editors_held_out(keys: Sequence[TableKey]) -> list[str]:
@@ -342,74 +315,71 @@ class Protection:
 
     editor: str
     given: str  # what APP's loss was given; empty: the whole lists
-    measure: HalfMeasure
+    metric: Metric
     plain: pd.DataFrame  # by record, columns SHOWN and UNSHOWN
     protected: pd.DataFrame
 
-    def of_half(self, half: str) -> Contrast:
-        """On one half, positive where APP protects."""
-        return self.measure.protection(self.plain[half], self.protected[half])
-
     @property
     def by_record(self) -> pd.DataFrame:
-        """By record the protection of each half."""
+        """By record the protection of each half, positive where APP protects."""
         change = self.protected - self.plain
-        return change if self.measure.higher_is_better else -change
+        return change if self.metric.higher_is_better else -change
+
+    def of_half(self, half: str) -> Contrast:
+        """The protection of one half."""
+        protection = self.by_record[half]
+        return paired(0 * protection, protection, self.metric.kind)
 
     @property
     def gap(self) -> Contrast:
-        """How much more the shown half is protected than the unshown one, by record."""
+        """How much more the shown half is protected than the unshown one."""
         by_record = self.by_record
         return paired(by_record[UNSHOWN], by_record[SHOWN], "number")
 
 
-def protections(measures: Mapping[TableKey, pd.DataFrame]) -> list[Protection]:
-    """Every editor, what its APP was given, and every measure, on the records that both tables have."""
+def protections(run: Run, *, fractions: bool) -> list[Protection]:
+    """Every editor of a stored run and what its APP was given, on the records that both tables measure.
+
+    By AFF and ANF, or by the change of scores in nats.
+    """
+    scores_by_name = scores_of(run)
+    measures = {TableKey.parse(name): half_measures(t) for name, t in scores_by_name.items()}
+    metrics = [metric for metric in HALF_METRICS if (metric.kind == "fraction") == fractions]
     compared = []
     for editor in editors_held_out([*measures]):
-        plain: pd.DataFrame = measures[TableKey("", editor)]
         for given in (*GIVEN, ""):
-            protected = measures.get(TableKey("", f"{editor}+app", given))
-            if protected is None:
-                continue
-            for measure in HALF_MEASURES:
-                plain_values, protected_values = _on_the_same_records(
-                    plain[measure.name], protected[measure.name]
+            protected_key = TableKey("", f"{editor}+app", given)
+            if protected_key not in measures:
+                continue  # not yet published
+            for metric in metrics:
+                plain = _complete_halves(measures[TableKey("", editor)], metric)
+                protected = _complete_halves(measures[protected_key], metric)
+                common = plain.index.intersection(protected.index, sort=False)
+                compared.append(
+                    Protection(editor, given, metric, plain.loc[common], protected.loc[common])
                 )
-                compared.append(Protection(editor, given, measure, plain_values, protected_values))
     return compared
 
 
-def _on_the_same_records(
-    first: pd.DataFrame, second: pd.DataFrame
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows without a missing value that both tables have."""
-    common = first.dropna().index.intersection(second.dropna().index, sort=False)
-    return first.loc[common], second.loc[common]
+def _complete_halves(measures: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """A metric of the records that have it for both halves, columns SHOWN and UNSHOWN."""
+    return measures[[metric.name]].droplevel("metric", axis=1).dropna()
 
 
 def held_out_table(run: Run, *, fractions: bool = True) -> ShownTable:
-    """Protection of shown and unshown answers, a row an editor, what APP was given, and a measure.
+    """Protection of shown and unshown answers, a row an editor, what APP was given, and a metric.
 
     AFF and ANF in points, or the change of scores in nats. ``p`` is of the protection of unshown answers,
     ``Holm`` corrects it for all rows in which half of both lists was given: the primary tests.
     """
-    compared = [
-        protection
-        for protection in protections(measures_of_run(run))
-        if protection.measure.is_fraction == fractions
-    ]
+    compared = protections(run, fractions=fractions)
+    scale = 100 if fractions else 1
+    digits = 1 if fractions else 2
+    words = in_points if fractions else with_interval
     rows = []
-    p_values = []
-    is_primary = []
     for protection in compared:
-        unshown = protection.of_half(UNSHOWN)
-        words = (
-            partial(in_points, signed=True) if fractions else partial(with_interval, signed=True)
-        )
-        percent = 100 if fractions else 1
         means = {
-            f"{state}, {half}": f"{percent * table[half].mean():.{1 if fractions else 2}f}"
+            f"{state}, {half}": f"{scale * table[half].mean():.{digits}f}"
             for half in (SHOWN, UNSHOWN)
             for state, table in (("alone", protection.plain), ("APP", protection.protected))
         }
@@ -417,24 +387,22 @@ def held_out_table(run: Run, *, fractions: bool = True) -> ShownTable:
             {
                 "method": method_label(f"{protection.editor}+app"),
                 "given": protection.given or "whole lists",
-                "measure": protection.measure.label,
+                "measure": protection.metric.label,
                 "n": len(protection.plain),
                 **means,
-                "protects shown": words(protection.of_half(SHOWN).difference),
-                "protects unshown": words(unshown.difference),
-                "shown - unshown": words(protection.gap.difference),
+                "protects shown": words(protection.of_half(SHOWN).difference, signed=True),
+                "protects unshown": words(protection.of_half(UNSHOWN).difference, signed=True),
+                "shown - unshown": words(protection.gap.difference, signed=True),
             }
         )
-        p_values.append(unshown.p_value)
-        is_primary.append(protection.given == HALF)
-    tested = pd.DataFrame(rows).assign(p=p_texts(p_values), Holm=holm_texts(p_values, is_primary))
-    table = tested.set_index(["method", "given", "measure"])
-    by_record = [protection.by_record[UNSHOWN] for protection in compared]
-    scale = 100 if fractions else 1
-    least = [scale * detectable(differences) for differences in by_record]
+    p_values = [protection.of_half(UNSHOWN).p_value for protection in compared]
+    is_primary = [protection.given == HALF for protection in compared]
+    table = with_p_values(rows, p_values, is_primary).set_index(["method", "given", "measure"])
+    of_unshown = [protection.by_record[UNSHOWN] for protection in compared]
+    least = [scale * detectable(differences) for differences in of_unshown]
     unit = " points" if fractions else " nats"
-    shown = with_power(table, least, table["n"], unit=unit, digits=1 if fractions else 2)
-    return with_note(with_relations(shown, by_record), *_left_out(run))
+    shown = with_power(table, least, table["n"], unit=unit, digits=digits)
+    return with_note(with_relations(shown, of_unshown), *_left_out(run))
 
 
 def _left_out(run: Run) -> list[str]:

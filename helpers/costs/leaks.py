@@ -26,6 +26,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from helpers.costs.records import all_records, others_of_relation, studied_run
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.corpus import corpus_named
 from helpers.editing.editor import Editor
@@ -33,9 +34,8 @@ from helpers.editing.editors import method_label
 from helpers.editing.moments import SecondMoment, second_moments
 from helpers.models import LanguageModel
 from helpers.models.tokens import subject_prompt
-from helpers.paths import digest_of
-from helpers.peak.publish import editors_of, peak_run, publication_of
-from helpers.peak.records import PeakRecord, load_peak
+from helpers.peak.publish import editors_of, publication_of
+from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun
 from helpers.records import comparable
 from helpers.results.archive import Run
@@ -46,17 +46,15 @@ from helpers.results.evaluation import (
     Evaluation,
     Mode,
     Tables,
-    joined,
     score_cases,
 )
 from helpers.results.notes import ShownTable, with_note, with_power, with_relations
 from helpers.results.publish import Part, Publication
-from helpers.results.statistics import detectable, holm, interval, mean_above
-from helpers.results.text import in_points, p_texts, with_interval
+from helpers.results.statistics import detectable, interval, mean_above
+from helpers.results.text import in_points, with_interval, with_p_values
 from helpers.scoring.answers import Question
 
-CHUNK = 10  # records edited between two writes to the results store
-KEYS = ["case_id", "other"]
+PAIR_KEYS = ["case_id", "other"]
 SIMILARITIES = ("whitened", "cosine")
 BINS = (-1.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)  # of a similarity
 
@@ -82,49 +80,44 @@ class Leaks:
     def _others_of(self, record: PeakRecord) -> list[PeakRecord]:
         target_key = comparable(record.target_new)
 
-        def digest(other: PeakRecord) -> str:
-            return digest_of(f"{self.seed} {record.case_id} {other.case_id}".encode())
-
         by_subject: dict[str, PeakRecord] = {}
-        for other in sorted(self.pool, key=digest):
+        for other in others_of_relation(record, self.pool, self.seed):
             subject_key = comparable(other.subject)
-            is_another = subject_key not in (comparable(record.subject), target_key)
-            is_wrong = target_key not in map(comparable, other.correct)
-            if other.relation == record.relation and is_another and is_wrong:
+            if target_key not in (subject_key, *map(comparable, other.correct)):
                 by_subject.setdefault(subject_key, other)
         return [record, *list(by_subject.values())[: self.subjects]]
 
     def questions(self, record: PeakRecord) -> Asked:
         """The record's prompt about each subject, with o* as the one answer."""
-        asked = []
-        keys = []
+        questions = []
+        pairs = []
         for other in self.others[record.case_id]:
             prompt = record.prompt.replace("{}", other.subject)
-            asked.append(Question(prompt, (record.target_new,)))
-            keys.append((record.case_id, other.case_id))
-        return asked, pd.DataFrame(keys, columns=KEYS)
+            questions.append(Question(prompt, (record.target_new,)))
+            pairs.append((record.case_id, other.case_id))
+        return questions, pd.DataFrame(pairs, columns=PAIR_KEYS)
 
-    def evaluation(self, editor: Editor | None = None) -> Evaluation[PeakRecord]:
-        """The records under an editor's edits with their similarities, or of the unedited model."""
-        layer = None if editor is None else edited_layer(editor)
-        of_layer = {} if layer is None else {"layer": layer, "corpus": self.moments[layer].corpus}
-        mode: Mode[PeakRecord] = Mode("other subjects", settings=of_layer)
+    def settings(self, editor: Editor) -> dict[str, Any]:
+        """What similarities depend on besides the model and the subjects."""
+        layer = edited_layer(editor)
+        return {"layer": layer, "corpus": self.moments[layer].corpus}
+
+    def evaluation(self, editor: Editor) -> Evaluation[PeakRecord]:
+        """The records under an editor's edits, with the similarities of their subjects."""
+        layer = edited_layer(editor)
+        mode: Mode[PeakRecord] = Mode("other subjects", settings=self.settings(editor))
         of_records = self.run.evaluation(editor, mode)
 
         def content(record: PeakRecord) -> object:
-            subjects = [other.subject for other in self.others[record.case_id]]
-            return (
-                record.to_json(),
-                subjects,
-                [other.case_id for other in self.others[record.case_id]],
-            )
+            others = self.others[record.case_id]
+            subjects = [other.subject for other in others]
+            return record.to_json(), subjects, [other.case_id for other in others]
 
         def score(lm: LanguageModel, records: Sequence[PeakRecord], edits: CaseEdits) -> Tables:
             scores = score_cases(lm, records, self.questions, edits)
-            tables = {"scores": scores}
-            if layer is not None:
-                tables["similarities"] = self.similarities(lm, records, layer)
-            return tables
+            if edits is None:
+                return {"scores": scores}
+            return {"scores": scores, "similarities": self.similarities(lm, records, layer)}
 
         benchmark = replace(
             of_records.benchmark,
@@ -138,7 +131,7 @@ class Leaks:
     def similarities(
         self, lm: LanguageModel, records: Sequence[PeakRecord], layer: int
     ) -> pd.DataFrame:
-        """Both cosines of each subject's key with the edited one: columns ``KEYS`` and ``SIMILARITIES``."""
+        """Both cosines of each subject's key with the edited one, by ``PAIR_KEYS``."""
         module_name = lm.layout.mlp_out(layer)
         prompts = []
         for record in records:
@@ -147,31 +140,25 @@ class Leaks:
         keys_of_records = read_at_subjects(lm, prompts, inputs=[module_name])[module_name]
         tables = []
         for record, keys in zip(records, keys_of_records, strict=True):
-            _, table = self.questions(record)
-            moment = self.moments[layer]
-            tables.append(
-                table.assign(
-                    whitened=whitened_cosines(keys, moment.solve(keys.T).T).numpy(),
-                    cosine=whitened_cosines(keys, keys.double()).numpy(),
-                )
-            )
+            _, pairs = self.questions(record)
+            solved = self.moments[layer].solve(keys.T).T  # C⁻¹ k, [subjects, f]
+            whitened = whitened_cosines(keys, solved).numpy()
+            cosine = whitened_cosines(keys, keys).numpy()
+            tables.append(pairs.assign(whitened=whitened, cosine=cosine))
         return pd.concat(tables, ignore_index=True)
 
     def scores(self, editor: Editor, *, from_store_only: bool = False) -> pd.DataFrame:
         """Scores of o* before and after, with both similarities, a row a record and subject."""
-        before = self.evaluation().usable(from_store_only=from_store_only)
-        after = self.evaluation(editor).usable(from_store_only=from_store_only)
-        if before.empty or after.empty:
-            return pd.DataFrame()
-        similarities = self.evaluation(editor).usable(
-            "similarities", from_store_only=from_store_only
-        )
-        return joined(before, after, KEYS).merge(similarities, on=KEYS, validate="1:1")
+        evaluation = self.evaluation(editor)
+        scores = evaluation.before_and_after(from_store_only=from_store_only)
+        if scores.empty:
+            return scores
+        similarities = evaluation.usable("similarities", from_store_only=True)
+        return scores.merge(similarities, on=PAIR_KEYS, validate="1:1")
 
     def part(self, method: str, editor: Editor) -> Part:
         """The table of a method."""
-        layer = edited_layer(editor)
-        settings = {**editor.settings(), "layer": layer, "corpus": self.moments[layer].corpus}
+        settings = {**editor.settings(), **self.settings(editor)}
         settings |= {"subjects": self.subjects, "subjects_seed": self.seed}
         case_ids = [record.case_id for record in self.run.data.records]
         return part_of_cases(method, settings, partial(self.scores, editor), case_ids)
@@ -195,12 +182,11 @@ def whitened_cosines(keys: Tensor, solved: Tensor) -> Tensor:
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Methods of notebook 04's parameter ``leaks``, a table each."""
-    run = replace(peak_run(params), chunk=CHUNK)
-    pool = load_peak(params["dataset"], strict_lists=params["strict_lists"]).records
+    run = studied_run(params)
     editors = editors_of(run, params["leaks"], params)
     layers = sorted({edited_layer(editor) for editor in editors.values()})
     moments = second_moments(run.lm, layers, corpus_named(params["corpus"], seed=params["seed"]))
-    leaks = Leaks(run, pool, params["subjects"], moments, params["seed"])
+    leaks = Leaks(run, all_records(params), params["subjects"], moments, params["seed"])
     parts = [leaks.part(method, editor) for method, editor in editors.items()]
     return publication_of(run, params, parts, params["leaks"], {"asked": "other subjects"})
 
@@ -255,33 +241,29 @@ def leak_table(run: Run) -> ShownTable:
     p_values = []
     correlations = []
     for method, leaks in leaks_of_run(run).items():
-        others = leaks[~leaks["is_own"]].groupby(["case_id", "relation"], dropna=False)
-        own = leaks[leaks["is_own"]]
-        by_similarity = {name: slope_by_record(leaks, name) for name in SIMILARITIES}
-        contrast = mean_above(by_similarity["whitened"], 0.0, "number")
-        p_values.append(contrast.p_value)
-        correlations.append(by_similarity["whitened"])
+        others = leaks[~leaks["is_own"]]
+        means_of_others = others.groupby(["case_id", "relation"], dropna=False).mean()
+        of_own_subject = leaks.loc[leaks["is_own"], "probability"]
+        whitened = slope_by_record(leaks, "whitened")
+        cosine = slope_by_record(leaks, "cosine")
+        p_values.append(mean_above(whitened, 0.0, "number").p_value)
+        correlations.append(whitened)
+        rise = interval(means_of_others["probability"], "number")
+        change = interval(means_of_others["change"], "number")
         rows.append(
             {
                 "method": method_label(method),
-                "records": len(own),
-                "subjects": int((~leaks["is_own"]).sum()),
-                "own subject, P(o*)": f"{100 * own['probability'].mean():+.1f}",
-                "others, P(o*)": in_points(
-                    interval(others["probability"].mean(), "number"), signed=True
-                ),
-                "others, nats": with_interval(
-                    interval(others["change"].mean(), "number"), signed=True
-                ),
-                **{
-                    f"ρ, {name}": with_interval(interval(values, "number"))
-                    for name, values in by_similarity.items()
-                },
-                "n": int(by_similarity["whitened"].notna().sum()),
+                "records": len(of_own_subject),
+                "subjects": len(others),
+                "own subject, P(o*)": f"{100 * of_own_subject.mean():+.1f}",
+                "others, P(o*)": in_points(rise, signed=True),
+                "others, nats": with_interval(change, signed=True),
+                "ρ, whitened": with_interval(interval(whitened, "number")),
+                "ρ, cosine": with_interval(interval(cosine, "number")),
+                "n": int(whitened.notna().sum()),
             }
         )
-    tested = pd.DataFrame(rows).assign(p=p_texts(p_values), Holm=p_texts(list(holm(p_values))))
-    table = tested.set_index("method")
+    table = with_p_values(rows, p_values, [True] * len(rows)).set_index("method")
     shown = with_power(table, map(detectable, correlations), table["n"], digits=2)
     note = (
         "change of o* at the edit's prompt about other subjects of the relation, P(o*) in points; ρ:"

@@ -101,14 +101,11 @@ def score_in_states(
     lm: LanguageModel, records: Sequence[PeakRecord], by_state: EditsByState | None
 ) -> pd.DataFrame:
     """Scores of every record in every state, or (None) of the unedited model, with the column ``state``."""
-    if by_state is None:
-        return score_records(lm, records).assign(state=UNEDITED)
-    records_in_states, edits, state_of_edit = in_rows(records, by_state)
-    scores = score_records(lm, records_in_states, edits)
+    records_in_states, edits, _ = in_rows(records, by_state)
+    scores = score_records(lm, records_in_states, edits or None)
     # A record has as many rows in every state, and one state follows the other.
-    states = list(dict.fromkeys(state_of_edit))
-    rows_of_state = len(scores) // len(states)
-    return scores.assign(state=np.repeat(states, rows_of_state))
+    states = [*(by_state or [UNEDITED])]
+    return scores.assign(state=np.repeat(states, len(scores) // len(states)))
 
 
 def states_given_up(records: Sequence[PeakRecord], by_state: EditsByState | None) -> pd.DataFrame:
@@ -123,9 +120,14 @@ def states_given_up(records: Sequence[PeakRecord], by_state: EditsByState | None
 
 
 def in_rows(
-    records: Sequence[PeakRecord], by_state: EditsByState
+    records: Sequence[PeakRecord], by_state: EditsByState | None
 ) -> tuple[list[PeakRecord], list[Edit], list[str]]:
-    """Records, edits and states as columns of one table: all records in the first state, then the next."""
+    """Records, edits and states as columns of one table: all records in the first state, then the next.
+
+    Of the unedited model (None) there is one state, and no edits.
+    """
+    if by_state is None:
+        return list(records), [], [UNEDITED] * len(records)
     records_in_states: list[PeakRecord] = []
     edits: list[Edit] = []
     states: list[str] = []

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import pandas as pd
 
 from helpers.behaviour import scorers
 from helpers.behaviour.scorers import NAMED, NOTHING, SAMPLED, WORDINGS, named_answers
+from helpers.costs.records import studied_run
 from helpers.costs.states import UNEDITED, DerivedStates, EditsByState, in_rows
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
@@ -33,7 +34,7 @@ from helpers.editing.editors import method_label
 from helpers.editing.weight_edit import only_weights
 from helpers.models import LanguageModel
 from helpers.peak.metrics import metrics_table
-from helpers.peak.publish import editors_of, peak_run, publication_of
+from helpers.peak.publish import editors_of, publication_of
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun
 from helpers.peak.tables import scores_of
@@ -42,12 +43,19 @@ from helpers.results.benchmark import part_of_cases
 from helpers.results.evaluation import Tables
 from helpers.results.notes import ShownTable, with_note, with_relations
 from helpers.results.publish import Part, Publication
-from helpers.results.statistics import LEVEL, Contrast, Estimate, Numbers, too_few
-from helpers.results.text import holm_texts, in_points, p_texts
+from helpers.results.statistics import (
+    LEVEL,
+    Contrast,
+    Estimate,
+    Numbers,
+    relation_count_of,
+    too_few,
+    units_of,
+)
+from helpers.results.text import in_points, with_p_values
 from helpers.samples.design import POWER
 from helpers.scoring.responses import Sampling, sample_responses
 
-CHUNK = 10  # records edited between two writes to the results store
 RESAMPLES = 4_000
 STRENGTHS = {"P": "P(o*)", "named": "naming"}  # by the column of measures
 DAMAGES = ("AFF_hard", "ANF_hard")
@@ -134,14 +142,8 @@ class Strengths:
         self, lm: LanguageModel, records: Sequence[PeakRecord], by_state: EditsByState | None
     ) -> Tables:
         """Greedy responses to the edit prompt, and the known answers that they name."""
-        if by_state is None:
-            records_in_states = list(records)
-            edits: list[Edit] = []
-            states = [UNEDITED] * len(records)
-            owners = [-1] * len(records)
-        else:
-            records_in_states, edits, states = in_rows(records, by_state)
-            owners = list(range(len(edits)))
+        records_in_states, edits, states = in_rows(records, by_state)
+        owners = list(range(len(edits))) or [-1] * len(records)
         prompts = [WORDINGS["free"].format(prompt=r.edit_prompt) for r in records_in_states]
         responses = sample_responses(
             lm, prompts, edits, owners, n=1, greedy=True, sampling=self.sampling
@@ -161,7 +163,7 @@ class Strengths:
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Methods of notebook 04's parameter ``scaled`` at all ``scales``, and those ``unscaled`` at 1."""
-    run = replace(peak_run(params), chunk=CHUNK)
+    run = studied_run(params)
     sampling = replace(SAMPLED, seed=params["seed"])
     strengths = Strengths(run, tuple(params["scales"]), sampling)
     as_it_is = replace(strengths, scales=(1.0,))
@@ -219,12 +221,9 @@ def strength_curves(run: Run) -> dict[str, StrengthCurve]:
             of_method[0.0] = strength_measures(before, unedited_names)
     curves = {}
     for method, by_scale in tables.items():
-        complete = [
-            table.dropna(subset=["P", "named", *DAMAGES]).index for table in by_scale.values()
-        ]
-        common = complete[0]
-        for index in complete[1:]:
-            common = common.intersection(index, sort=False)
+        measures = [*STRENGTHS, *DAMAGES]
+        complete = [table.dropna(subset=measures).index for table in by_scale.values()]
+        common = reduce(partial(pd.Index.intersection, sort=False), complete)
         ordered = {scale: by_scale[scale] for scale in sorted(by_scale)}
         curves[method] = StrengthCurve(method, ordered).on(common)
     return curves
@@ -274,10 +273,9 @@ class Matched:
         matched, other = self._means(self._resamples, measure)
         differences = matched - other
         defined = differences[~np.isnan(differences)]
-        at_equal_strength, of_other = self.damage(measure)
-        mean = at_equal_strength - of_other
-        relations = _relations_of(self.other)
-        relation_count = None if relations is None else len(set(relations))
+        matched_mean, other_mean = self.damage(measure)
+        mean = matched_mean - other_mean
+        relation_count = relation_count_of(self.other[measure])
         if len(defined) < 0.95 * len(differences) or np.isnan(mean):
             no_interval = Estimate(mean, float("nan"), float("nan"), len(self.other))
             return Contrast(no_interval, float("nan"), relation_count=relation_count)
@@ -297,7 +295,7 @@ class Matched:
     @cached_property
     def _resamples(self) -> Numbers:
         """How often each record is in each resample [resamples, records]."""
-        return resampled(_relations_of(self.other), len(self.other))
+        return resampled(self.other[self.strength])
 
     def _means(self, counts: Numbers, measure: str) -> tuple[Numbers, Numbers]:
         """Of each resample a measure's mean at equal strength, and that of the other method."""
@@ -338,27 +336,20 @@ def value_at(values: Numbers, position: Numbers) -> Numbers:
     return np.where(np.isnan(position), np.nan, between)
 
 
-def resampled(relations: Sequence[object] | None, count: int) -> Numbers:
-    """How often each of ``count`` records is in each resample [resamples, records].
+def resampled(values: pd.Series) -> Numbers:
+    """How often each record of these values is in each resample [resamples, records].
 
     Whole relations are drawn, as many as there are, where there are enough of them; else records.
     """
     generator = np.random.default_rng(0)
-    unit_of_record = np.arange(count)
-    if relations is not None and not too_few(len(set(relations))):
-        unit_of_record = pd.factorize(np.array(relations, dtype=object))[0]
+    unit_of_record = np.arange(len(values))
+    if units_of(values).by_relation:
+        unit_of_record = pd.factorize(values.index.get_level_values("relation"))[0]
     unit_count = int(unit_of_record.max()) + 1
     drawn_units = generator.integers(unit_count, size=(RESAMPLES, unit_count))
     times_drawn = np.zeros((RESAMPLES, unit_count))
     np.add.at(times_drawn, (np.arange(RESAMPLES)[:, None], drawn_units), 1)
     return times_drawn[:, unit_of_record]
-
-
-def _relations_of(table: pd.DataFrame) -> list[object] | None:
-    if "relation" not in table.index.names:
-        return None
-    relations = table.index.get_level_values("relation")
-    return None if relations.isna().all() else list(relations)
 
 
 def matched_pairs(curves: Mapping[str, StrengthCurve]) -> list[Matched]:
@@ -392,15 +383,13 @@ def matched_table(run: Run) -> ShownTable:
     rows = []
     p_values = []
     is_primary = []
-    least = []
     for pair in pairs:
         for measure in DAMAGES:
             contrast = pair.contrast(measure)
-            at_equal_strength, of_other = pair.damage(measure)
+            matched_mean, other_mean = pair.damage(measure)
             at_one = pair.curve.by_scale[1.0][measure].mean()
             p_values.append(contrast.p_value)
             is_primary.append(pair.strength == "P" and pair.other_method.endswith("+app"))
-            least.append(pair.detectable(measure))
             rows.append(
                 {
                     "method": method_label(pair.curve.method),
@@ -410,17 +399,15 @@ def matched_table(run: Run) -> ShownTable:
                     "level": f"{100 * pair.other[pair.strength].mean():.1f}",
                     "scale": "–" if np.isnan(pair.scale) else f"{pair.scale:.2f}",
                     "at 1": f"{100 * at_one:.1f}",
-                    "scaled": "–"
-                    if np.isnan(at_equal_strength)
-                    else f"{100 * at_equal_strength:.1f}",
-                    "other": f"{100 * of_other:.1f}",
+                    "scaled": "–" if np.isnan(matched_mean) else f"{100 * matched_mean:.1f}",
+                    "other": f"{100 * other_mean:.1f}",
                     "difference": in_points(contrast.difference, signed=True),
                     "n": contrast.difference.n,
-                    "detects": f"{100 * least[-1]:.1f}",
+                    "detects": f"{100 * pair.detectable(measure):.1f}",
                 }
             )
-    tested = pd.DataFrame(rows).assign(p=p_texts(p_values), Holm=holm_texts(p_values, is_primary))
-    table = tested.set_index(["method", "matched with", "at equal", "measure"])
+    table = with_p_values(rows, p_values, is_primary)
+    table = table.set_index(["method", "matched with", "at equal", "measure"])
     note = (
         "level and damage in percent; scaled: the update at the scale that has the other's level; detects:"
         " the smallest difference found in four of five samples (2.8 bootstrap errors)"

@@ -22,14 +22,22 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from helpers.costs.records import studied_run
 from helpers.costs.states import DerivedStates, EditsByState
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.request import EditRequest
 from helpers.editing.weight_edit import only_weights
-from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of_metric, metrics_table
-from helpers.peak.publish import editors_of, peak_run, publication_of
+from helpers.peak.metrics import (
+    DEFAULT_FILTER,
+    AnswerFilter,
+    metric_interval,
+    metrics_table,
+    records_of,
+    table_by_record,
+)
+from helpers.peak.publish import editors_of, publication_of
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.tables import scores_of
@@ -39,17 +47,16 @@ from helpers.results.benchmark import part_of_cases
 from helpers.results.notes import ShownTable, with_note, with_power, with_relations
 from helpers.results.publish import Part, Publication
 from helpers.results.statistics import detectable, interval, paired
-from helpers.results.text import holm_texts, in_points, p_texts, with_interval
+from helpers.results.text import in_points, with_interval, with_p_values
 
-CHUNK = 10  # records edited between two writes to the results store
 EDITED = "edited"
 BACK_TO_FIRST = "back to the first"
 BACK_TO_LIST = "back to the list"
 REMOVED = "removed"
 STATES = (EDITED, BACK_TO_FIRST, BACK_TO_LIST, REMOVED)
-AS_PROBABLE = float(
-    np.log(2)
-)  # nats: an answer returns where at least half of its probability does
+WAYS_BACK = (BACK_TO_FIRST, BACK_TO_LIST)
+RETURN_MEASURES = ("change", "first", "returned", "order")
+AS_PROBABLE = float(np.log(2))  # nats: at least half of an answer's probability returns
 
 
 def request_back(record: PeakRecord) -> EditRequest:
@@ -105,7 +112,7 @@ class Undone:
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Editors of notebook 04's parameter ``undone``, a table for each state."""
-    run = replace(peak_run(params), chunk=CHUNK)
+    run = studied_run(params)
     editors = params["undone"]
     built = editors_of(run, [*editors, *(f"{editor}+all-sum" for editor in editors)], params)
     parts = []
@@ -124,39 +131,28 @@ def return_measures(
     ``returned``, the share of all whose probability is at least half of what it was; ``order``, Kendall's
     rank correlation of their probabilities before and after (NaN of fewer than three). With AFF and ANF.
     """
-    rows = {}
-    at_edit_prompt = scores[scores["role"] == "edit"]
-    for case_id, of_record in at_edit_prompt.groupby("case_id"):
-        scores_of_list = {}  # each [2, answers]
-        for list_name in ("correct", "hard", "random"):
-            of_list = of_record[of_record["list"] == list_name].sort_values("answer_index")
-            sums = of_list[["sum_before", "sum_after"]].to_numpy(float)
-            scores_of_list[list_name] = sums.T / of_list["tokens"].to_numpy(float)
-        counted = answer_filter.keep(*(lists[0] for lists in scores_of_list.values()))
-        rows[case_id] = _returned(scores_of_list["correct"], counted.correct)
-    columns = ["change", "first", "returned", "order"]
-    returned = pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
-    metrics = metrics_table(scores, answer_filter)[["AFF_hard", "ANF_hard"]]
-    case_ids = metrics.index.get_level_values("case_id")
-    return metrics.assign(**{name: returned[name].reindex(case_ids).array for name in columns})
+    measures_by_case = {}
+    for case_id, record in records_of(scores):
+        counted = answer_filter.counted(record.edit)
+        measures_by_case[case_id] = _returned(record.edit["correct"], counted.correct)
+    returned = table_by_record(measures_by_case, scores, RETURN_MEASURES)
+    return metrics_table(scores, answer_filter)[["AFF_hard", "ANF_hard"]].join(returned)
 
 
 def _returned(correct: np.ndarray, counted: np.ndarray) -> dict[str, float]:
     """``return_measures`` of a record's correct answers [2, answers], the first one first."""
-    nothing = float("nan")
-    if not len(counted):
-        return {"change": nothing, "first": nothing, "returned": nothing, "order": nothing}
+    measures = dict.fromkeys(RETURN_MEASURES, float("nan"))
     change = correct[1] - correct[0]
     others = counted[counted != 0]
-    order = nothing
+    if 0 in counted:
+        measures["first"] = float(change[0])
+    if len(others):
+        measures["change"] = float(change[others].mean())
+    if len(counted):
+        measures["returned"] = float((change[counted] >= -AS_PROBABLE).mean())
     if len(counted) > 2:
-        order = float(stats.kendalltau(correct[0, counted], correct[1, counted]).statistic)
-    return {
-        "change": float(change[others].mean()) if len(others) else nothing,
-        "first": float(change[0]) if 0 in counted else nothing,
-        "returned": float((change[counted] >= -AS_PROBABLE).mean()),
-        "order": order,
-    }
+        measures["order"] = float(stats.kendalltau(*correct[:, counted]).statistic)
+    return measures
 
 
 def returns_of_run(run: Run) -> dict[str, dict[str, pd.DataFrame]]:
@@ -179,42 +175,33 @@ def undo_table(run: Run) -> ShownTable:
     rows = []
     p_values = []
     is_primary = []
-    changes = []
+    primary_changes = []
     for method, by_state in returns_of_run(run).items():
         for state, table in by_state.items():
-            change = table["change"]
-            nothing_lost = pd.Series(0.0, index=change.index)
-            contrast = paired(nothing_lost, change, "number")
-            goes_back = state in (BACK_TO_FIRST, BACK_TO_LIST)
+            contrast = paired(0 * table["change"], table["change"], "number")
+            first = interval(table["first"], "number")
             p_values.append(contrast.p_value)
-            is_primary.append(goes_back)
-            if goes_back:
-                changes.append(change)
+            is_primary.append(state in WAYS_BACK)
+            if state in WAYS_BACK:
+                primary_changes.append(table["change"].dropna())
             rows.append(
                 {
                     "method": method_label(method),
                     "state": state,
-                    "records": int(change.notna().sum()),
+                    "records": contrast.difference.n,
                     "other answers, nats": with_interval(contrast.difference, signed=True),
-                    "first answer, nats": with_interval(
-                        interval(table["first"], "number"), signed=True
-                    ),
+                    "first answer, nats": with_interval(first, signed=True),
                     "returned": in_points(interval(table["returned"], "fraction")),
                     "order": with_interval(interval(table["order"], "number")),
-                    **{
-                        metric.removesuffix("_hard"): in_points(
-                            interval(table[metric], kind_of_metric(metric))
-                        )
-                        for metric in ("AFF_hard", "ANF_hard")
-                    },
+                    "AFF": in_points(metric_interval("AFF_hard", table["AFF_hard"])),
+                    "ANF": in_points(metric_interval("ANF_hard", table["ANF_hard"])),
                 }
             )
-    tested = pd.DataFrame(rows).assign(p=p_texts(p_values), Holm=holm_texts(p_values, is_primary))
-    table = tested.set_index(["method", "state"])
-    counts = [int(change.notna().sum()) for change in changes]
-    shown = with_power(table, map(detectable, changes), counts, unit=" nats", digits=2)
+    table = with_p_values(rows, p_values, is_primary).set_index(["method", "state"])
+    least = map(detectable, primary_changes)
+    shown = with_power(table, least, map(len, primary_changes), unit=" nats", digits=2)
     note = (
         "at the edit prompt, of correct answers that count; returned: at least half as probable as before;"
         " order: Kendall's rank correlation with the order before"
     )
-    return with_note(with_relations(shown, changes), note)
+    return with_note(with_relations(shown, primary_changes), note)

@@ -122,16 +122,24 @@ def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) 
     return mean_text if np.isnan(estimate.low) else f"{mean_text} [{low_text}, {high_text}]"
 
 
-def p_texts(p_values: Sequence[float]) -> list[str]:
-    """p-values with four digits; a dash where there is no test."""
-    return ["–" if np.isnan(p_value) else f"{p_value:.4f}" for p_value in p_values]
+def with_p_values(
+    rows: Sequence[Mapping[str, Any]], p_values: Sequence[float], is_primary: Sequence[bool]
+) -> pd.DataFrame:
+    """Rows of a table with the p-value of each one's test, a dash where there is no test.
+
+    ``Holm`` is the p-value of a primary test, corrected for the number of these; empty for the others.
+    """
+    is_corrected = np.array(is_primary, dtype=bool)
+    corrected = np.full(len(rows), np.nan)
+    corrected[is_corrected] = holm(np.array(p_values, dtype=float)[is_corrected])
+    return pd.DataFrame(rows).assign(
+        p=[_p_value_text(p_value) for p_value in p_values],
+        Holm=np.where(is_corrected, [_p_value_text(p_value) for p_value in corrected], ""),
+    )
 
 
-def holm_texts(p_values: Sequence[float], is_primary: Sequence[bool]) -> list[str]:
-    """The p-values of the primary tests, corrected for their number (Holm); empty for the others."""
-    primary = [p for p, counts in zip(p_values, is_primary, strict=True) if counts]
-    corrected = iter(p_texts(list(holm(primary))))
-    return [next(corrected) if counts else "" for counts in is_primary]
+def _p_value_text(p_value: float) -> str:
+    return "–" if np.isnan(p_value) else f"{p_value:.4f}"
 
 
 def in_points(estimate: Estimate, *, signed: bool = False) -> str:

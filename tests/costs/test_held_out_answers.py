@@ -199,7 +199,7 @@ def test_a_list_that_is_not_split_is_left_out_of_its_kind():
 
 def test_it_is_published_and_shown(studied, editor, tmp_path, monkeypatch):
     plain = replace(editor, app=None)
-    monkeypatch.setattr(held_out, "peak_run", lambda _: studied.run)
+    monkeypatch.setattr(held_out, "studied_run", lambda _: studied.run)
     monkeypatch.setattr(held_out, "editors_of", lambda *_: {"rome": plain, "rome+app": editor})
     params = {"dataset": "peak-mini-cf", "strict_lists": True, "seed": 0, "preset": "tuned"}
     publication = held_out.publication({**params, "held_out": ["rome"]})

@@ -101,7 +101,7 @@ def test_rank_correlations_by_record():
 
 
 def test_it_is_published_and_shown(leaks, editor, tmp_path, monkeypatch):
-    monkeypatch.setattr(leaks_module, "peak_run", lambda _: leaks.run)
+    monkeypatch.setattr(leaks_module, "studied_run", lambda _: leaks.run)
     monkeypatch.setattr(leaks_module, "editors_of", lambda *_: {"rome": editor})
     monkeypatch.setattr(leaks_module, "second_moments", lambda *_: leaks.moments)
     params = {"dataset": "peak-mini-cf", "strict_lists": True, "seed": 0, "preset": "tuned"}

@@ -158,13 +158,20 @@ def test_a_strength_that_the_update_never_has_gives_no_test():
 
 def test_relations_are_resampled_whole_where_there_are_enough():
     relations = ["a", "b", "c", "d", "e", "f", "g", "h", "h", "h"]
-    counts = resampled(relations, 10)
+    counts = resampled(values_of(relations))
     assert (counts[:, 7] == counts[:, 8]).all()
     assert (counts[:, 7] == counts[:, 9]).all()
     assert (counts[:, :8].sum(1) == 8).all()
-    by_record = resampled(["a", "b", "b"], 3)  # too few relations
+    by_record = resampled(values_of(["a", "b", "b"]))  # too few relations
     assert (by_record.sum(1) == 3).all()
     assert (by_record[:, 1] != by_record[:, 2]).any()
+
+
+def values_of(relations):
+    index = pd.MultiIndex.from_arrays(
+        [range(len(relations)), relations], names=["case_id", "relation"]
+    )
+    return pd.Series(1.0, index)
 
 
 def test_an_editor_is_matched_with_its_own_forms():
@@ -183,7 +190,7 @@ def test_an_editor_is_matched_with_its_own_forms():
 
 
 def test_it_is_published_and_shown(strengths, editor, tmp_path, monkeypatch):
-    monkeypatch.setattr(strength, "peak_run", lambda _: strengths.run)
+    monkeypatch.setattr(strength, "studied_run", lambda _: strengths.run)
     monkeypatch.setattr(strength, "editors_of", lambda *_: {"rome": editor, "rome+app": editor})
     monkeypatch.setattr(strength, "SAMPLED", strengths.sampling)
     params = {"scales": list(SCALES), "scaled": ["rome"], "unscaled": ["rome+app"]}

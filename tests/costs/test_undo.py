@@ -119,7 +119,7 @@ def test_what_has_returned_by_hand():
 
 
 def test_it_is_published_and_shown(run, editor, tmp_path, monkeypatch):
-    monkeypatch.setattr(undo, "peak_run", lambda _: run)
+    monkeypatch.setattr(undo, "studied_run", lambda _: run)
     built = {"rome": editor, "rome+all-sum": replace(editor, targets="all-sum")}
     monkeypatch.setattr(undo, "editors_of", lambda *_: built)
     archive = Archive(tmp_path / "archive")
