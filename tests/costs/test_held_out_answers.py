@@ -197,6 +197,15 @@ def test_a_list_that_is_not_split_is_left_out_of_its_kind():
     assert not np.isnan(measures["ANF", UNSHOWN])
 
 
+def test_a_record_of_which_no_answer_counts_has_no_measures():
+    lists = {"target": [(-5.0, -0.5)], "correct": [(-9.0, -9.0), (-8.0, -8.0)]}
+    lists |= {"hard": [(-3.0, -3.0), (-2.0, -1.0)], "random": [(-6.0, -6.0)]}
+    labels = {name: {0: SHOWN, 1: UNSHOWN} for name in ("correct", "hard")}
+    measures = half_measures(table(lists, labels))
+    assert measures.index.tolist() == [(7, "P47")]
+    assert measures.isna().all(axis=None)
+
+
 def test_it_is_published_and_shown(studied, editor, tmp_path, monkeypatch):
     plain = replace(editor, app=None)
     monkeypatch.setattr(held_out, "studied_run", lambda _: studied.run)
