@@ -115,6 +115,11 @@ def _stored_runs(name: str, entry: PublishedTable, model: str) -> list[Run]:
         for run in archive(entry.of).runs()
         if run.name.endswith(entry.data) and "@" not in run.name and "_recalled" not in run.name
     ]
+    if not stored_runs:
+        raise UserError(
+            f"{name}: no run of {entry.of!r} is stored; publish one from its params file:"
+            " python -m helpers publish PARAMS"
+        )
     runs_of_models: dict[str, list[Run]] = {model_name: [] for model_name in PACKAGED_WORDS}
     for run in stored_runs:
         runs_of_models.setdefault(str(run.about.source["model"]), []).append(run)
