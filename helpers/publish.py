@@ -26,6 +26,10 @@ PUBLISHED = {
 OF_A_PARAMETER = {
     "placebo": ("placebo", "peak.placebo"),
     "scorers": ("scorers", "behaviour.publish"),
+    "held_out": ("held_out", "costs.held_out_answers"),
+    "scaled": ("matched", "costs.strength"),
+    "leaks": ("leaks", "costs.leaks"),
+    "undone": ("undone", "costs.undo"),
 }
 
 

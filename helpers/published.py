@@ -14,6 +14,10 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
+from helpers.costs.held_out_answers import held_out_table
+from helpers.costs.leaks import leak_table
+from helpers.costs.strength import matched_table
+from helpers.costs.undo import undo_table
 from helpers.counterfact.metrics import counterfact_table
 from helpers.editing.editors import fairer, method_label, objectives
 from helpers.gates.tables import audit_caption, gate_audit_table
@@ -129,6 +133,11 @@ def _stored_runs(name: str, entry: PublishedTable, model: str) -> list[Run]:
         for run in archive(entry.of).runs()
         if run.name.endswith(entry.data) and set(entry.needs) <= set(run.kinds) and entry.when(run)
     ]
+    if not stored_runs:
+        raise UserError(
+            f"{name}: no run of {entry.of!r} is stored; publish one from its params file:"
+            " python -m helpers publish PARAMS"
+        )
     by_model = runs_by_model(stored_runs)
     model_names = list(by_model)
     if model:
@@ -380,6 +389,23 @@ TABLES = {
         "What APP costs: success without and with it, in percent",
         partial(_by_scorer, table_of=app_price_table),
     ),
+    "held_out": _peak(
+        "What APP protects of answers that its loss was shown, and of others, in points",
+        held_out_table,
+        of="held_out",
+    ),
+    "held_out_nats": _peak(
+        "The same as changes of the answers' scores, in nats",
+        partial(held_out_table, fractions=False),
+        of="held_out",
+    ),
+    "matched": _peak(
+        "Damage at equal strength: scaled updates beside APP and R-ROME",
+        matched_table,
+        of="matched",
+    ),
+    "leaks": _peak("What an edit does to other subjects of its relation", leak_table, of="leaks"),
+    "undo": _peak("What returns when an edit is edited back", undo_table, of="undone"),
     "klob_table_1": PublishedTable(
         "Sizes of KLoB's files and of klob-mini (KLoB, Table 1)",
         partial(klob.size_table, "klob-mini"),

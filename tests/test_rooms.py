@@ -16,7 +16,7 @@ PAPERS = ("peak", "klob", "thinkedit", *sorted(set(BENCHMARKS.values())))
 ORDER = [
     *("paths", "processes", "kept", "records", "params", "fetch"),
     *("models", "locating", "editing", "scoring"),
-    *("samples", "results", "triples", "values", *PAPERS, "behaviour"),
+    *("samples", "results", "triples", "values", *PAPERS, "behaviour", "costs"),
     *("facts", "gates", "bridges", "explorer", "sweeps"),
 ]
 # (paper, paper it imports from): the reason.

@@ -6,13 +6,33 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
-from helpers.editing.editors import Variant, method_label
+from helpers.editing.editors import EditorError, Variant, method_label, split_method
 from helpers.paths import run_name
 from helpers.peak.params import PeakParams
 from helpers.results.archive import archive
 from helpers.values import ValueChecks, at_least
 
-_METHOD_LISTS = ("editors", "fairer", "others", "scorers", "sequences", "ability")
+_METHOD_LISTS = (
+    "editors",
+    "fairer",
+    "others",
+    "scorers",
+    "sequences",
+    "ability",
+    "scaled",
+    "unscaled",
+    "leaks",
+)
+
+
+def check_has_layers(method: str) -> None:
+    """Refuse an editor that edits in no layers of its preset."""
+    editor, _ = split_method(method)
+    if "layers" not in editor.hyperparameters.model_fields:
+        raise EditorError(
+            f"{method}: {editor.label} has no layers in which the keys of subjects are read; name an"
+            " editor that has"
+        )
 
 
 class AblationsParams(PeakParams):
@@ -20,11 +40,16 @@ class AblationsParams(PeakParams):
 
     value_checks: ClassVar[ValueChecks] = {
         **PeakParams.value_checks,
-        **at_least(1, "records", "samples", "checkpoints"),
-        **at_least(0, "neighbours", "factors", "margins"),
-        **dict.fromkeys(("scorers", "sequences", "ability"), method_label),
+        **at_least(1, "records", "samples", "checkpoints", "subjects"),
+        **at_least(0, "neighbours", "factors", "margins", "keep", "scales"),
+        **dict.fromkeys(("scorers", "sequences", "ability", "scaled", "unscaled"), method_label),
+        "leaks": check_has_layers,  # in which keys are read
         # Studied with and without APP.
-        **dict.fromkeys(("editors", "fairer", "others"), lambda name: method_label(f"{name}+app")),
+        **dict.fromkeys(
+            ("editors", "fairer", "others", "held_out"), lambda name: method_label(f"{name}+app")
+        ),
+        # Edited back to all correct answers as well.
+        "undone": lambda name: method_label(f"{name}+all-sum"),
         "doses": Variant.parse,
     }
 
@@ -32,6 +57,8 @@ class AblationsParams(PeakParams):
     def methods(self) -> list[str]:
         """Every method that a list names, or that a dose is a variant of."""
         listed = [method for name in _METHOD_LISTS for method in self.values[name]]
+        listed += [f"{editor}+app" for editor in self.values["held_out"]]
+        listed += [f"{editor}+all-sum" for editor in self.values["undone"]]
         return listed + [dose.partition("@")[0] for dose in self.values["doses"]]
 
     def needed_lists(self) -> tuple[str, ...]:

@@ -74,6 +74,10 @@ class Delta(Intervention, ABC):
     def dense(self) -> Tensor:
         """The delta as a full matrix [out, in]."""
 
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """The delta times a number, its bias as well."""
+
     @property
     def shape(self) -> tuple[int, int]:
         """(out, in) of the matrix it is added to."""
@@ -116,6 +120,10 @@ class LowRank(Delta):
         """The product."""
         return self.left @ self.right.T
 
+    def scaled(self, factor: float) -> LowRank:
+        """The left factor times the number."""
+        return LowRank(factor * self.left, self.right)
+
     def contribution(self, inputs: Tensor) -> Tensor:
         """(inputs @ right) @ left.T: never forms the matrix."""
         return (inputs @ self.right) @ self.left.T
@@ -146,6 +154,10 @@ class Masked(Delta):
         bits = (self.mask[:, :, None] >> shifts) & 1
         return (self.left @ self.right.T) * bits.bool().flatten(1)[:, : self.shape[1]]
 
+    def scaled(self, factor: float) -> Masked:
+        """The left factor times the number; the mask stays."""
+        return Masked(factor * self.left, self.right, self.mask)
+
 
 @dataclass(frozen=True)
 class Dense(Delta):
@@ -162,6 +174,11 @@ class Dense(Delta):
     def dense(self) -> Tensor:
         """The matrix itself."""
         return self.matrix
+
+    def scaled(self, factor: float) -> Dense:
+        """Matrix and bias times the number."""
+        bias = None if self.bias is None else factor * self.bias
+        return Dense(factor * self.matrix, bias)
 
     def contribution(self, inputs: Tensor) -> Tensor:
         """inputs @ matrix.T, plus the bias."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -60,6 +60,10 @@ class WeightEdit(Edit, Mapping[str, Delta]):
         for module_name, delta in later.items():
             sums[module_name] = sums[module_name].plus(delta) if module_name in sums else delta
         return WeightEdit(sums, later.diagnostics)
+
+    def scaled(self, factor: float) -> WeightEdit:
+        """The same update, stronger or weaker; the diagnostics are those of the update as it was made."""
+        return replace(self, deltas={name: delta.scaled(factor) for name, delta in self.items()})
 
     def check(self, lm: LanguageModel) -> None:
         """Raise ``EditError`` for a module, bias or shape that this model does not have."""

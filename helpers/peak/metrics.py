@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -131,6 +131,10 @@ class AnswerFilter:
         with np.errstate(divide="ignore"):  # at a threshold of 0 every answer is known
             lowest_score = float(np.log(self.threshold))
         return keep_answers(correct, hard, random, threshold=lowest_score)
+
+    def counted(self, prompt: Lists) -> Kept:
+        """The answers that count at a prompt, by the scores before the edit; a list may be missing."""
+        return self.keep(*(prompt.get(name, _NOTHING)[0] for name in ("correct", *SETTINGS)))
 
 
 DEFAULT_FILTER = AnswerFilter()
@@ -327,6 +331,22 @@ def probabilities_table(
     return _by_record(measure, scores_table, PROBABILITIES)
 
 
+def table_by_record(
+    measures_by_case: Mapping[int, Mapping[Any, float]],
+    scores_table: pd.DataFrame,
+    columns: Sequence[Any],
+) -> pd.DataFrame:
+    """Each record's measures as a table: one row per case_id (and ``relation``, if the scores have it)."""
+    by_case = pd.DataFrame.from_dict(
+        dict(measures_by_case), orient="index", columns=list(columns), dtype=float
+    )
+    by_case = by_case.rename_axis("case_id")  # with its columns where every edit was given up
+    if "relation" not in scores_table:
+        return by_case
+    relations = scores_table.groupby("case_id")["relation"].first()
+    return by_case.set_index(relations.reindex(by_case.index), append=True)
+
+
 def kind_of_metric(name: str) -> Kind:
     """A registered metric's kind; a number, what is made of several metrics or is another room's."""
     return METRICS[name].kind if name in METRICS else "number"
@@ -355,13 +375,10 @@ def _kept_prompts(
     """The edit prompt and the paraphrases with the answers that count, None for one that is skipped."""
     prompts: list[dict[str, LogProbabilities] | None] = []
     for prompt in (record.edit, *record.paraphrases):
-        answer_lists = {
-            list_name: prompt.get(list_name, _NOTHING) for list_name in ("correct", *SETTINGS)
-        }
-        answer_indices = answer_filter.keep(*(scores[0] for scores in answer_lists.values()))
+        answer_indices = answer_filter.counted(prompt)
         kept_lists = {
-            list_name: scores[:, getattr(answer_indices, list_name)]
-            for list_name, scores in answer_lists.items()
+            list_name: prompt.get(list_name, _NOTHING)[:, getattr(answer_indices, list_name)]
+            for list_name in ("correct", *SETTINGS)
         }
         is_usable = all(map(len, answer_indices))
         prompts.append({**kept_lists, "target": prompt["target"]} if is_usable else None)
@@ -384,14 +401,7 @@ def _by_record(
     measure: Measure, scores_table: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
     measures_by_case = {case_id: measure(scores) for case_id, scores in records_of(scores_table)}
-    by_case = pd.DataFrame.from_dict(
-        measures_by_case, orient="index", columns=list(columns), dtype=float
-    )
-    by_case = by_case.rename_axis("case_id")  # with its columns where every edit was given up
-    if "relation" not in scores_table:
-        return by_case
-    relations = scores_table.groupby("case_id")["relation"].first()
-    return by_case.set_index(relations.reindex(by_case.index), append=True)
+    return table_by_record(measures_by_case, scores_table, columns)
 
 
 def _mean_or_nan(values: Iterable[float]) -> float:

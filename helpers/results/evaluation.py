@@ -44,6 +44,7 @@ _SCORES = ("tokens", "sum")
 _COMPARED = ("sum", "top")  # scores that an edit changes
 _TYPES = {  # of the columns that are published
     "case_id": "int32",
+    "other": "int32",
     "form": "category",
     "sample": "int16",
     "role": "category",
@@ -57,6 +58,9 @@ _TYPES = {  # of the columns that are published
     "top_after": "int16",
     "entry": "int16",
     "nearness": "float32",
+    "half": "category",
+    "whitened": "float32",
+    "cosine": "float32",
 }
 
 

@@ -30,7 +30,7 @@ CHAPTERS = {
     "01": ("peak.figures",),
     "02": ("peak.construction.publish",),
     "03": ("peak.figures",),
-    "04": ("peak.ablation_figures", "behaviour.doses", "behaviour.figures"),
+    "04": ("peak.ablation_figures", "behaviour.doses", "behaviour.figures", "costs.figures"),
     "05": ("klob.figures",),
     "06": ("thinkedit.figures", "thinkedit.case"),
     "07": ("peak.figures", "explorer.one_edit"),

@@ -122,6 +122,26 @@ def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) 
     return mean_text if np.isnan(estimate.low) else f"{mean_text} [{low_text}, {high_text}]"
 
 
+def with_p_values(
+    rows: Sequence[Mapping[str, Any]], p_values: Sequence[float], is_primary: Sequence[bool]
+) -> pd.DataFrame:
+    """Rows of a table with the p-value of each one's test, a dash where there is no test.
+
+    ``Holm`` is the p-value of a primary test, corrected for the number of these; empty for the others.
+    """
+    is_corrected = np.array(is_primary, dtype=bool)
+    corrected = np.full(len(rows), np.nan)
+    corrected[is_corrected] = holm(np.array(p_values, dtype=float)[is_corrected])
+    return pd.DataFrame(rows).assign(
+        p=[_p_value_text(p_value) for p_value in p_values],
+        Holm=np.where(is_corrected, [_p_value_text(p_value) for p_value in corrected], ""),
+    )
+
+
+def _p_value_text(p_value: float) -> str:
+    return "–" if np.isnan(p_value) else f"{p_value:.4f}"
+
+
 def in_points(estimate: Estimate, *, signed: bool = False) -> str:
     """A fraction in percent: ``87.6 ± 3.9``, or ``97.2 [92.2, 99.4]`` where the sides differ."""
     mean = 100 * estimate.mean

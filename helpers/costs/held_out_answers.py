@@ -1,0 +1,418 @@
+"""Does APP protect answers that its loss was not shown?
+
+APP is scored on the lists O and O_h that its loss contains. Here a random half of each list is *shown* to the
+loss and the other half is not: it is *unshown*, and tells what APP does for a list that nobody wrote down.
+Each record's halves are drawn by ``seed``; plain edits, which see no list, are scored on the same halves.
+
+=========== ======================================================================================
+half        APP with the shown half of O and of O_h
+half of O   APP with the shown half of O and without O_h, so that L2 alone acts
+foreign O   APP with the shown half of O_h and, for O, as many answers of another record of the relation
+=========== ======================================================================================
+
+*figures/data/held_out/<model>_<dataset>* holds a table of scores for each, as *figures/data/peak* does, with
+one more column: the ``half`` that an answer is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from helpers import UserError
+from helpers.costs.records import all_records, others_of_relation, studied_run
+from helpers.editing.edit import Edit
+from helpers.editing.editor import Editor
+from helpers.editing.editors import method_label
+from helpers.editing.request import EditRequest
+from helpers.paths import digest_of
+from helpers.peak.metrics import (
+    DEFAULT_FILTER,
+    KEYS,
+    AnswerFilter,
+    Lists,
+    Metric,
+    additivity,
+    records_of,
+    table_by_record,
+)
+from helpers.peak.publish import editors_of, publication_of
+from helpers.peak.records import PeakRecord
+from helpers.peak.run import PeakRun, edit_request
+from helpers.peak.tables import scores_of
+from helpers.records import comparable
+from helpers.results.archive import Run, TableKey
+from helpers.results.benchmark import part_of_cases
+from helpers.results.evaluation import INDEPENDENT, Mode
+from helpers.results.notes import ShownTable, with_note, with_power, with_relations
+from helpers.results.publish import Part, Publication
+from helpers.results.statistics import Contrast, detectable, paired
+from helpers.results.text import in_points, with_interval, with_p_values
+
+SHOWN = "shown"
+UNSHOWN = "unshown"
+NOT_SPLIT = "not split"
+SPLIT_LISTS = ("correct", "hard")
+HALF = "half"
+HALF_OF_CORRECT = "half of O"
+FOREIGN = "foreign O"
+GIVEN = (HALF, HALF_OF_CORRECT, FOREIGN)  # what the loss of APP is given
+
+
+def halves(record: PeakRecord, seed: int) -> dict[str, tuple[str, ...]]:
+    """The half that each answer of O (``correct``) and of O_h (``hard``) is in, by list.
+
+    Names that are alike (``comparable``) are in one half, so that no unshown answer is shown under another
+    index. Of an odd number of names either half has one more, by a coin. A list of fewer than two names is
+    ``NOT_SPLIT``: its answers are shown, and the record is left out where its kind is measured. So is o*
+    itself where lists that are not strict hold it.
+    """
+    return {name: _half_of_each(record, name, seed) for name in SPLIT_LISTS}
+
+
+def _half_of_each(record: PeakRecord, list_name: str, seed: int) -> tuple[str, ...]:
+    answer_keys = [comparable(answer) for answer in record.lists[list_name]]
+    names = {
+        answer_key for answer_key in answer_keys if answer_key != comparable(record.target_new)
+    }
+    if len(names) < 2:
+        return (NOT_SPLIT,) * len(answer_keys)
+
+    def digest(name: str) -> str:
+        return digest_of(f"{seed} {record.case_id} {list_name} {name}".encode())
+
+    coin = int(digest(""), 16) % 2
+    shown_count = (len(names) + coin) // 2
+    shown_names = set(sorted(names, key=digest)[:shown_count])
+    labels = []
+    for answer_key in answer_keys:
+        label = SHOWN if answer_key in shown_names else UNSHOWN
+        labels.append(label if answer_key in names else NOT_SPLIT)
+    return tuple(labels)
+
+
+def shown_request(record: PeakRecord, seed: int) -> EditRequest:
+    """The record's edit, with the shown halves of O and O_h for APP."""
+    request = edit_request(record)
+    half_of = halves(record, seed)
+    target_key = comparable(record.target_new)
+    shown = {}
+    for list_name, labels in half_of.items():
+        answers = zip(record.lists[list_name], labels, strict=True)
+        shown[list_name] = tuple(
+            answer
+            for answer, label in answers
+            if label != UNSHOWN and comparable(answer) != target_key
+        )
+    return replace(request, correct=shown["correct"], false=shown["hard"])
+
+
+def foreign_record(record: PeakRecord, pool: Sequence[PeakRecord], seed: int) -> PeakRecord | None:
+    """A record of the same relation about another subject, with answers that are none of this record's."""
+    for other in others_of_relation(record, pool, seed):
+        if foreign_answers(record, other):
+            return other
+    return None
+
+
+def foreign_answers(record: PeakRecord, other: PeakRecord) -> tuple[str, ...]:
+    """The correct answers of another record that are in none of this record's lists."""
+    known_keys = {comparable(answer) for answers in record.lists.values() for answer in answers}
+    return tuple(answer for answer in other.correct if comparable(answer) not in known_keys)
+
+
+@dataclass(frozen=True)
+class HeldOutAnswers:
+    """A run's records with the halves of their lists, drawn by ``seed``.
+
+    ``pool`` are the records whose answers may be shown for another record's.
+    """
+
+    run: PeakRun
+    pool: Sequence[PeakRecord]
+    seed: int = 0
+
+    @cached_property
+    def foreign(self) -> dict[int, PeakRecord]:
+        """By the number of each record that has one, the record whose O is shown for its own."""
+        foreign_records = {}
+        for record in self.run.data.records:
+            other = foreign_record(record, self.pool, self.seed)
+            if other is not None:
+                foreign_records[record.case_id] = other
+        return foreign_records
+
+    def run_of(self, given: str) -> PeakRun:
+        """The run of the records that can be edited so: all, but those without a foreign record."""
+        if given != FOREIGN:
+            return self.run
+        records = tuple(r for r in self.run.data.records if r.case_id in self.foreign)
+        if not records:
+            raise UserError(
+                f"{self.run.data.path}: no record has another one of its relation whose correct answers"
+                " could be shown for its own; give more records"
+            )
+        return replace(self.run, data=replace(self.run.data, records=records))
+
+    def request(self, record: PeakRecord, given: str) -> EditRequest:
+        """A record's edit as APP's loss is given it."""
+        request = shown_request(record, self.seed)
+        if given == HALF_OF_CORRECT:
+            return replace(request, false=())
+        if given == FOREIGN:
+            answers = foreign_answers(record, self.foreign[record.case_id])
+            count = max(1, len(request.correct))
+            return replace(request, correct=answers[:count])
+        return request
+
+    def mode(self, given: str) -> Mode[PeakRecord]:
+        """How these edits are made: rows are kept by the record and the answers that the loss is given."""
+
+        def edits(editor: Editor, records: Sequence[PeakRecord]) -> Sequence[Edit]:
+            return editor.edit([self.request(record, given) for record in records])
+
+        def content(record: PeakRecord) -> object:
+            request = self.request(record, given)
+            return record.to_json(), list(request.correct), list(request.false)
+
+        return Mode("given answers", edits, content=content)
+
+    def scores(
+        self, editor: Editor, given: str = "", *, from_store_only: bool = False
+    ) -> pd.DataFrame:
+        """Scores before and after, with the half of each answer; without ``given`` of ordinary edits."""
+        run = self.run_of(given)
+        mode = self.mode(given) if given else INDEPENDENT
+        scores = run.scores(editor, mode, from_store_only=from_store_only)
+        return with_halves(scores, run.data.records, self.seed)
+
+    def part(self, method: str, editor: Editor, given: str = "") -> Part:
+        """The table of a method's scores."""
+        settings = {**editor.settings(), "halves_seed": self.seed}
+        if given:
+            settings["given"] = given
+        case_ids = [record.case_id for record in self.run_of(given).data.records]
+        read_scores = partial(self.scores, editor, given)
+        return part_of_cases(str(TableKey("", method, given)), settings, read_scores, case_ids)
+
+
+def with_halves(scores: pd.DataFrame, records: Sequence[PeakRecord], seed: int) -> pd.DataFrame:
+    """A score table with the column ``half``, which is ``NOT_SPLIT`` of all other lists."""
+    labels = {}
+    for record in records:
+        for list_name, labels_of_list in halves(record, seed).items():
+            for answer_index, label in enumerate(labels_of_list):
+                labels[record.case_id, list_name, answer_index] = label
+    answers = zip(scores["case_id"], scores["list"], scores["answer_index"], strict=True)
+    is_own_prompt = scores["role"] != "locality"
+    half = pd.Series(
+        [labels.get(answer, NOT_SPLIT) for answer in answers], index=scores.index, dtype=object
+    )
+    return scores.assign(half=half.where(is_own_prompt, NOT_SPLIT))
+
+
+def publication(params: Mapping[str, Any]) -> Publication:
+    """Editors of notebook 04's parameter ``held_out``: alone, and with APP given what it is given."""
+    run = studied_run(params)
+    held_out = HeldOutAnswers(run, all_records(params), params["seed"])
+    editors = params["held_out"]
+    with_app = [f"{editor}+app" for editor in editors]
+    built = editors_of(run, [*editors, *with_app], params)
+    # What the primary tests need comes first, for every editor.
+    parts = []
+    for given in (HALF, FOREIGN, HALF_OF_CORRECT, ""):
+        for name in editors:
+            if given == HALF:
+                parts.append(held_out.part(name, built[name]))
+            parts.append(held_out.part(f"{name}+app", built[f"{name}+app"], given))
+    return publication_of(run, params, parts, with_app, {"halves_seed": params["seed"]})
+
+
+# What is measured of each half of a list: of the correct answers (AFF, "correct") or of the hard false ones.
+HALF_METRICS = (
+    Metric("AFF", "AFF", "fraction", "lower", "AFF"),
+    Metric("ANF", "ANF", "fraction", "lower", "ANF"),
+    Metric("correct", "s(o)", "number", "higher", "correct, nats"),
+    Metric("hard", "s(o)", "number", "lower", "hard false, nats"),
+)
+
+
+def half_measures(
+    scores: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
+) -> pd.DataFrame:
+    """Measures of each record's halves: a row a record (with its relation), columns (metric, half).
+
+    Answers that count are those of all tables (``answer_filter`` of the whole lists). AFF of a half is that
+    of its correct answers against all hard false ones, ANF that of its hard false answers against all
+    correct ones. ``correct`` and ``hard`` are the mean change of s(o), the mean log-probability of an
+    answer's tokens, in nats. All are means over the edit prompt and the paraphrases; NaN where a list is not
+    split.
+    """
+    columns = [(metric.name, half) for metric in HALF_METRICS for half in (SHOWN, UNSHOWN)]
+    # A list has the same halves at every prompt; answers are in the order of ``records_of``.
+    at_edit_prompt = scores[scores["role"] == "edit"].sort_values(KEYS)
+    halves_of_list = {
+        list_key: labels.to_numpy(str)
+        for list_key, labels in at_edit_prompt.groupby(["case_id", "list"])["half"]
+    }
+    without_answers = np.empty(0, dtype=str)
+    measures_by_case = {}
+    for case_id, record in records_of(scores):
+        half_of_correct = halves_of_list.get((case_id, "correct"), without_answers)
+        half_of_hard = halves_of_list.get((case_id, "hard"), without_answers)
+        of_prompts = [
+            _prompt_measures(prompt, half_of_correct, half_of_hard, answer_filter)
+            for prompt in (record.edit, *record.paraphrases)
+        ]
+        measures = pd.DataFrame([*filter(None, of_prompts)], columns=columns, dtype=float)
+        measures_by_case[case_id] = dict(zip(columns, measures.mean(), strict=True))
+    table = table_by_record(measures_by_case, scores, columns)
+    return table.set_axis(pd.MultiIndex.from_tuples(columns, names=["metric", "half"]), axis=1)
+
+
+def _prompt_measures(
+    prompt: Lists,
+    half_of_correct: np.ndarray,
+    half_of_hard: np.ndarray,
+    answer_filter: AnswerFilter,
+) -> dict[tuple[str, str], float]:
+    """Measures of the halves at one prompt; none where no answer of a list counts."""
+    counted = answer_filter.counted(prompt)
+    if not all(map(len, counted)):
+        return {}
+    correct = prompt["correct"][:, counted.correct]  # [2, answers]: before and after the edit
+    hard = prompt["hard"][:, counted.hard]
+    measures = {}
+    for half in (SHOWN, UNSHOWN):
+        correct_of_half = correct[:, half_of_correct[counted.correct] == half]
+        hard_of_half = hard[:, half_of_hard[counted.hard] == half]
+        measures["AFF", half] = additivity(correct_of_half, hard)["AFF"]
+        measures["ANF", half] = additivity(correct, hard_of_half)["ANF"]
+        measures["correct", half] = _mean_change(correct_of_half)
+        measures["hard", half] = _mean_change(hard_of_half)
+    return measures
+
+
+def _mean_change(scores: np.ndarray) -> float:
+    """The mean of after - before over answers [2, answers]; NaN without any."""
+    return float((scores[1] - scores[0]).mean()) if scores.size else float("nan")
+
+
+def editors_held_out(keys: Sequence[TableKey]) -> list[str]:
+    """The editors of a stored run that have a plain table and one with half of the lists shown."""
+    plain = [key.method for key in keys if key.is_method and "+" not in key.method]
+    return [editor for editor in plain if TableKey("", f"{editor}+app", HALF) in keys]
+
+
+@dataclass(frozen=True)
+class Protection:
+    """How much better an editor with APP does than alone, on each half of the same records' lists."""
+
+    editor: str
+    given: str  # what APP's loss was given; empty: the whole lists
+    metric: Metric
+    plain: pd.DataFrame  # by record, columns SHOWN and UNSHOWN
+    protected: pd.DataFrame
+
+    @property
+    def by_record(self) -> pd.DataFrame:
+        """By record the protection of each half, positive where APP protects."""
+        change = self.protected - self.plain
+        return change if self.metric.higher_is_better else -change
+
+    def of_half(self, half: str) -> Contrast:
+        """The protection of one half."""
+        protection = self.by_record[half]
+        return paired(0 * protection, protection, self.metric.kind)
+
+    @property
+    def gap(self) -> Contrast:
+        """How much more the shown half is protected than the unshown one."""
+        by_record = self.by_record
+        return paired(by_record[UNSHOWN], by_record[SHOWN], "number")
+
+
+def protections(run: Run, *, fractions: bool) -> list[Protection]:
+    """Every editor of a stored run and what its APP was given, on the records that both tables measure.
+
+    By AFF and ANF, or by the change of scores in nats.
+    """
+    scores_by_name = scores_of(run)
+    measures = {TableKey.parse(name): half_measures(t) for name, t in scores_by_name.items()}
+    metrics = [metric for metric in HALF_METRICS if (metric.kind == "fraction") == fractions]
+    compared = []
+    for editor in editors_held_out([*measures]):
+        for given in (*GIVEN, ""):
+            protected_key = TableKey("", f"{editor}+app", given)
+            if protected_key not in measures:
+                continue  # not yet published
+            for metric in metrics:
+                plain = _complete_halves(measures[TableKey("", editor)], metric)
+                protected = _complete_halves(measures[protected_key], metric)
+                common = plain.index.intersection(protected.index, sort=False)
+                compared.append(
+                    Protection(editor, given, metric, plain.loc[common], protected.loc[common])
+                )
+    return compared
+
+
+def _complete_halves(measures: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """A metric of the records that have it for both halves, columns SHOWN and UNSHOWN."""
+    return measures[[metric.name]].droplevel("metric", axis=1).dropna()
+
+
+def held_out_table(run: Run, *, fractions: bool = True) -> ShownTable:
+    """Protection of shown and unshown answers, a row an editor, what APP was given, and a metric.
+
+    AFF and ANF in points, or the change of scores in nats. ``p`` is of the protection of unshown answers,
+    ``Holm`` corrects it for all rows in which half of both lists was given: the primary tests.
+    """
+    compared = protections(run, fractions=fractions)
+    scale = 100 if fractions else 1
+    digits = 1 if fractions else 2
+    words = in_points if fractions else with_interval
+    rows = []
+    for protection in compared:
+        means = {
+            f"{state}, {half}": f"{scale * table[half].mean():.{digits}f}"
+            for half in (SHOWN, UNSHOWN)
+            for state, table in (("alone", protection.plain), ("APP", protection.protected))
+        }
+        rows.append(
+            {
+                "method": method_label(f"{protection.editor}+app"),
+                "given": protection.given or "whole lists",
+                "measure": protection.metric.label,
+                "n": len(protection.plain),
+                **means,
+                "protects shown": words(protection.of_half(SHOWN).difference, signed=True),
+                "protects unshown": words(protection.of_half(UNSHOWN).difference, signed=True),
+                "shown - unshown": words(protection.gap.difference, signed=True),
+            }
+        )
+    p_values = [protection.of_half(UNSHOWN).p_value for protection in compared]
+    is_primary = [protection.given == HALF for protection in compared]
+    table = with_p_values(rows, p_values, is_primary).set_index(["method", "given", "measure"])
+    of_unshown = [protection.by_record[UNSHOWN] for protection in compared]
+    least = [scale * detectable(differences) for differences in of_unshown]
+    unit = " points" if fractions else " nats"
+    shown = with_power(table, least, table["n"], unit=unit, digits=digits)
+    return with_note(with_relations(shown, of_unshown), *_left_out(run))
+
+
+def _left_out(run: Run) -> list[str]:
+    """How many records are left out of a kind, since its list has fewer than two names."""
+    (table, *_) = scores_of(run).values()
+    first_prompt = table[(table["role"] == "edit") & (table["prompt_index"] == 0)]
+    counts = []
+    for list_name, words in zip(SPLIT_LISTS, ("correct", "hard false"), strict=True):
+        of_list = first_prompt[first_prompt["list"] == list_name]
+        is_split = (of_list["half"] != NOT_SPLIT).groupby(of_list["case_id"]).any()
+        if not is_split.all():
+            counts.append(f"{int((~is_split).sum())} records have fewer than two {words} answers")
+    return counts
