@@ -41,7 +41,7 @@ class Numbered(Protocol):
 NumberedItem = TypeVar("NumberedItem", bound=Numbered)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML without numbers that nobody means: 12:30 as 750, the time of day in base 60, or 010 as 8."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

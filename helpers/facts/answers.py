@@ -39,10 +39,11 @@ class Answers:
 
 def answers_of(evaluation: Evaluation[Fact]) -> dict[int, Answers]:
     """What is stored of each fact's answers, by the fact's number."""
-    scores = evaluation.read()
+    results = evaluation.results  # each look at it reads all weights
+    scores = evaluation.cases.read(results)
     of_targets = scores[scores["list"] == "target"]
     probabilities = dict(zip(of_targets["case_id"], np.exp(of_targets["sum"]), strict=True))
-    table = evaluation.read("continuations")
+    table = evaluation.cases.read(results, "continuations")
     tokens: dict[int, list[Ids]] = {}
     for case_id, ids in zip(table["case_id"], table["tokens"], strict=True):
         tokens.setdefault(case_id, []).append(tuple(map(int, ids)))
@@ -68,8 +69,10 @@ def fact_table(
     lm = evaluation.lm
     before = answers_of(evaluation.unedited)
     after = answers_of(evaluation)
-    edits = {row["case_id"]: row for row in evaluation.edits().to_dict("records")}
-    layer_warnings = evaluation.read("warnings").set_index("case_id")["warning"]
+    results = evaluation.results
+    diagnostics = evaluation.cases.read(results, "edits").to_dict("records")
+    edits = {row["case_id"]: row for row in diagnostics}
+    layer_warnings = evaluation.cases.read(results, "warnings").set_index("case_id")["warning"]
     scores = evaluation.before_and_after(from_store_only=True)
     damage = pd.DataFrame() if scores.empty else metrics_table(scores)
     rows = []

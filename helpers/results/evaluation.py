@@ -224,8 +224,9 @@ class Evaluation(Generic[Case]):
 
         ``make`` gives them as tables by kind; by default they are scored under their edits.
         """
-        self.check([self.cases.by_id[case_id] for case_id in self.missing()])
-        return self.cases.completed(self.results, make or self._made)
+        results = self.results
+        self.check([self.cases.by_id[case_id] for case_id in self.cases.missing(results)])
+        return self.cases.completed(results, make or self._made)
 
     def check(self, cases: Sequence[Case]) -> None:
         """Refuse cases that cannot be asked about or that train on it, all before the first is edited."""
@@ -281,8 +282,7 @@ class Evaluation(Generic[Case]):
 
     def failed(self) -> set[int]:
         """The cases whose edits were given up, or leave scores that are no numbers."""
-        edits = self.edits()
-        return set(edits.loc[edits["failure"] != "", "case_id"])
+        return _given_up(self.edits())
 
     def usable(self, kind: str = "scores", *, from_store_only: bool = False) -> pd.DataFrame:
         """The rows of all cases but those that ``failed``.
@@ -291,8 +291,10 @@ class Evaluation(Generic[Case]):
         """
         if not from_store_only:
             self.complete()
-        table = self.read(kind)
-        return table[~table["case_id"].isin(self.failed())].reset_index(drop=True)
+        results = self.results  # each look at it reads all weights
+        table = self.cases.read(results, kind)
+        given_up = _given_up(self.cases.read(results, "edits").reindex(columns=EDIT_COLUMNS))
+        return table[~table["case_id"].isin(given_up)].reset_index(drop=True)
 
     def before_and_after(self, *, from_store_only: bool = False) -> pd.DataFrame:
         """Scores of the unedited model and under each edit that was not given up, a row an answer.
@@ -375,6 +377,11 @@ class Evaluation(Generic[Case]):
 
 def _scored_texts(asked_questions: Iterable[Question]) -> ScoredTexts:
     return ScoredTexts((question.prompt, question.answers) for question in asked_questions)
+
+
+def _given_up(edits: pd.DataFrame) -> set[int]:
+    """The cases with a failure in a table of diagnostics."""
+    return set(edits.loc[edits["failure"] != "", "case_id"])
 
 
 def score_cases(
