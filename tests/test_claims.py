@@ -249,7 +249,7 @@ def test_similarity_of_notebook_03():
     run = archive("peak").get(name)
     table = table_of(losses_of_run(run, cosines))
     text = text_of("03")
-    assert "lose 3.06 nats a token after ROME's edits and 2.87 after MEMIT's" in text
+    assert "lose 3.06 nats per token after ROME's edits and 2.87 after MEMIT's" in text
     assert [table.loc[m, "mean loss"][:4] for m in ("ROME", "MEMIT")] == ["3.06", "2.87"]
     assert "smaller by 0.57 [0.45, 0.70] and 0.64 [0.43, 0.84] nats (618 answers of 95" in text
     planned = ["-0.57 [-0.70, -0.45]", "-0.64 [-0.84, -0.43]"]
@@ -258,25 +258,36 @@ def test_similarity_of_notebook_03():
     assert "significant after correction for eight of the 14 methods, all on this side" in text
     verdicts = table["as planned, Holm"].value_counts().to_dict()
     assert verdicts == {"less lost": 8, "inconclusive": 6}
-    assert "0.35 [0.28, 0.50] is left for ROME and 0.33 [0.23, 0.56] for MEMIT. Six" in text
+    assert "0.35 [0.28, 0.50] is left for ROME and 0.33 [0.23, 0.56] for MEMIT. Five" in text
     given_length = ["-0.35 [-0.50, -0.28]", "-0.33 [-0.56, -0.23]", "-0.07", "-0.02"]
     cells = table.loc[["ROME", "MEMIT", "FT-L", "FT-M"], "given length"]
     assert [
         c if len(w) > 5 else c[:5] for c, w in zip(cells, given_length, strict=True)
     ] == given_length
-    assert "ROME and MEMIT, both with and without APP, AlphaEdit and RECT" in text
-    remain = {"ROME", "ROME+APP", "MEMIT", "MEMIT+APP", "AlphaEdit", "RECT"}
-    assert set(table.index[table["given length, Holm"] == "less lost"]) == remain
+    assert "Five of the eight remain significant: ROME, ROME+APP, MEMIT, AlphaEdit and RECT" in text
+    remain = {"ROME", "ROME+APP", "MEMIT", "AlphaEdit", "RECT"}
+    planned_methods = set(table.index[table["as planned, Holm"] == "less lost"])
+    given_length_methods = set(table.index[table["given length, Holm"] == "less lost"])
+    assert given_length_methods & planned_methods == remain
+    assert given_length_methods - planned_methods == {"MEMIT+APP"}
+    assert planned_methods - given_length_methods == {"FT-L", "FT-M", "R-ROME"}
     assert set(table["given length, Holm"]) == {"less lost", "inconclusive"}
 
-    assert "the slopes are 0.02 (ROME) and 0.01 (MEMIT; n = 332)" in text
+    assert (
+        "the slopes, given the length, are −0.02 (ROME) and −0.01 (MEMIT), both inconclusive (n = 332)"
+        in text
+    )
     floor = table_of(losses_of_run(archive("placebo").get(name), cosines))
     assert [floor.loc[m, "given length"][:5] for m in ("ROME", "MEMIT")] == ["-0.02", "-0.01"]
     assert set(floor["given length, Holm"]) == {"inconclusive"}
     assert floor.loc["ROME", "answers"] == 332
     assert "(n = 583), and for every correct answer (n = 1,598), ROME's is 0.35 and 0.33" in text
     unlike = table_of(losses_of_run(run, cosines[~cosines["shares_token"]])).loc["ROME"]
-    every = table_of(losses_of_run(run, cosines, EVERY_ANSWER)).loc["ROME"]
+    every_answer = table_of(losses_of_run(run, cosines, EVERY_ANSWER))
+    assert "FT-L's slope is significant, too (0.20 [0.09, 0.30])" in text
+    assert every_answer.loc["FT-L", "given length"] == "-0.20 [-0.30, -0.09]"
+    assert every_answer.loc["FT-L", "given length, Holm"] == "less lost"
+    every = every_answer.loc["ROME"]
     assert (unlike["given length"][:5], unlike["answers"]) == ("-0.35", 583)
     assert (every["given length"][:5], every["answers"]) == ("-0.33", 1598)
 
@@ -289,7 +300,20 @@ def test_similarity_on_other_models_of_notebook_03():
         losses = losses_of_run(archive("peak").get(f"{model}_peak-cf"), cosines)
         tables[model] = slope_table(losses).table.set_index("method")
     gemma, qwen = tables.values()
-    assert "On Qwen2.5-Coder MEMIT's is 0.66 [0.28, 1.10] (n = 296) and ROME's 0.35 is" in text
+    assert "MEMIT (0.66 [0.28, 1.10]), AlphaEdit and RECT are significant on Qwen2.5-Coder" in text
+    assert set(qwen.index[qwen["given length, Holm"] == "less lost"]) == {
+        "MEMIT",
+        "AlphaEdit",
+        "RECT",
+    }
+    assert (
+        "six of 12 methods are significant on Qwen2.5-Coder, and one of 14 on Gemma (MEND" in text
+    )
+    assert (qwen["as planned, Holm"] == "less lost").sum() == 6
+    assert len(qwen) == 12
+    assert gemma.index[gemma["as planned, Holm"] == "less lost"].tolist() == ["MEND+APP"]
+    assert len(gemma) == 14
+    assert qwen.loc["ROME", "answers"] == 298
     assert qwen.loc["MEMIT", "given length"] == "-0.66 [-1.10, -0.28]"
     assert (qwen.loc["MEMIT", "given length, Holm"], qwen.loc["MEMIT", "answers"]) == (
         "less lost",
@@ -315,19 +339,30 @@ def test_who_says_it_in_notebook_04():
     )
     cells = costs.loc[["free text, greedy", "probability: above the list"], "with APP - without"]
     assert cells.tolist() == ["-11.0 [-16.1, -4.4]", "-5.4 [-10.9, -1.9]"]
-    assert "token match (8.9), GS (7.5) and sampled free text (11.5)" in text
-    also = costs.loc[["token match", "the same, paraphrases", "free text, sampled"]]
-    assert [cell[:5].strip() for cell in also["with APP - without"]] == ["-8.9", "-7.5", "-11.5"]
+    assert (
+        "token match (8.9; on paraphrases 6.8), GS (7.5), sampled free text (11.5) and sampled chat (1.8)"
+        in text
+    )
+    scorers = ["token match", "token match, paraphrases", "the same, paraphrases"]
+    also = costs.loc[[*scorers, "free text, sampled", "chat, sampled"]]
+    sizes = [cell.split()[0] for cell in also["with APP - without"]]
+    assert sizes == ["-8.9", "-6.8", "-7.5", "-11.5", "-1.8"]
     assert set(also["Holm"]) == set(costs.loc[cells.index, "Holm"]) == {"significant"}
-    no_cost = ["multiple choice", "is it true? (yes)", "instructed, greedy", "instructed, sampled"]
-    assert set(costs.loc[no_cost, "Holm"]) == {"inconclusive"}
-    on_gemma = app_cost_table(large).table.set_index("scorer").loc["free text, greedy"]
+    others = costs.drop([*also.index, *cells.index])
+    assert set(others["Holm"]) == {"inconclusive"}
+    assert len(others)
+    gemma_costs = app_cost_table(large).table.set_index("scorer")
+    on_gemma = gemma_costs.loc["free text, greedy"]
+    assert "token match (4.1) and sampled free text (6.4) fall significantly" in text
+    falling = gemma_costs.loc[["token match", "free text, sampled"]]
+    assert [cell.split()[0] for cell in falling["with APP - without"]] == ["-4.1", "-6.4"]
+    assert set(falling["Holm"]) == {"significant"}
     assert "4.8 points of greedy free text [−6.0, 14.5] is inconclusive (n = 36)" in text
     assert on_gemma.tolist() == ["-4.8 [-14.5, +6.0]", 36, "inconclusive"]
 
     predictors = predictor_table(small).table.set_index("measure")
     assert (
-        "P(o\\*) ranks 0.97 [0.95, 0.98] of the pairs right, token match 0.95, GS 0.54 and ES"
+        "the AUC of P(o\\*) is 0.97 [0.95, 0.98], of token match 0.95, of GS 0.54 and of ES 0.54"
         in text
     )
     within = predictors["AUC within methods"]
@@ -338,7 +373,10 @@ def test_who_says_it_in_notebook_04():
     assert predictors.loc["ES", "minus P(o*)"] == "-0.42 [-0.46, -0.39]"
     assert predictors["Holm"].tolist() == ["–", "inconclusive", "significant", "significant"]
     other = predictor_table(large).table.set_index("measure").loc["token match"]
-    assert "on Gemma token match is higher by 0.03 [0.00, 0.06] (462 edits, 128 named)" in text
+    assert (
+        "on Gemma token match is significantly higher by 0.03 [0.00, 0.06] (462 edits, 128 named)"
+        in text
+    )
     assert other[["minus P(o*)", "Holm", "edits", "named"]].tolist() == [
         "+0.03 [+0.00, +0.06]",
         "significant",
@@ -353,7 +391,7 @@ def test_two_ways_to_break_a_graph_in_notebook_06():
     runs = [archive("thinkedit").get(f"{model}_recalled-{model}") for model in models]
     table = links.two_ways_table(links.links_table(runs)).table.set_index(["model", "method"])
     tested = table[table["breaks at"] != "not tested again"]
-    assert "All 18 tests are significant after correction, on the side of the hypothesis." in text
+    assert "In all 18 tests the difference has the predicted sign and is significant" in text
     assert len(tested) == 18
     for (_, method), where in tested["breaks at"].items():
         assert where == (links.ELSEWHERE if method in ("ft-m", "mend") else links.SUBJECT)
@@ -373,7 +411,7 @@ def test_two_ways_to_break_a_graph_in_notebook_06():
     differences += [of["later - first"][:5] for of in (gemma.loc["memit"], gemma.loc["ft-m"])]
     differences += [qwen.loc[method, "later - first"][:5] for method in ("memit", "rome")]
     assert differences == ["+0.88", "-0.16", "+0.69", "-0.32", "+0.89", "+0.71"]
-    assert "are the same for FT-M (0.86 of 259 and 0.70 of 450)" in text
+    assert "FT-M's shares are the same on SmolLM2 (0.86 of 259 and 0.70 of 450)" in text
     assert small.loc["ft-m", "all links, pooled"] == "0.86 of 259, 0.70 of 450"
     assert "MEND (undertrained) loses both (0.48 and 0.16)" in text
     assert [small.loc["mend", kind][:4] for kind in (links.FIRST, links.LATER)] == ["0.48", "0.16"]
@@ -382,3 +420,10 @@ def test_two_ways_to_break_a_graph_in_notebook_06():
     assert [cell[:4] for cell in with_app[links.FIRST]] == ["0.64", "0.46"]
     assert [cell[:4] for cell in with_app[links.LATER]] == ["1.00", "1.00"]
     assert set(with_app["n edits"]) == {38}
+    assert "after 1.00 of MEMIT's and 0.97 of ROME's edits" in text
+    assert [cell[:4] for cell in with_app["direct question"]] == ["1.00", "0.97"]
+    assert "0.67 [0.58, 0.75] are known on Gemma and 0.75 [0.65, 0.83] on Qwen2.5-Coder" in text
+    later_links = [of.loc["rome", links.LATER] for of in (gemma, qwen)]
+    assert later_links == ["0.67 [0.58, 0.75]", "0.75 [0.65, 0.83]"]
+    assert "ROME's later links on Qwen2.5-Coder fall from 0.75 to 0.58" in text
+    assert qwen.loc["rome", "all links, pooled"].endswith("0.58 of 354")

@@ -131,13 +131,16 @@ def deviation_words() -> str:
     none = TokenStatistics.of_none(numbers)
     squares = [none.with_tokens(numbers, exact=exact).squares for exact in (False, True)]
     factor = float((squares[0] / squares[1]).sqrt().mean())
-    return f"deviations times {factor:.3f} after a first turn of {len(numbers)} tokens, fewer tokens more"
+    return (
+        f"standard deviations {factor:.3f} times as large after a first turn of {len(numbers)} tokens,"
+        " and more with fewer"
+    )
 
 
 DEVIATIONS = (
     Deviation(
         "ROME",
-        "The key averaged over context templates stands everywhere (Equation 2).",
+        "The key averaged over context templates is used everywhere (Equation 2).",
         "The numerator's direction is averaged; the key it is divided by, and the value that is replaced,"
         " are the bare prompt's.",
         ("rome", "EasyEdit"),
@@ -281,7 +284,7 @@ DEVIATIONS = (
     Deviation(
         "IKE",
         "32 demonstrations: 4 copy, 12 update, 16 retain.",
-        "EasyEdit takes 16 single sentences, so that the ratio is lost; here 16 in the paper's ratio.",
+        "EasyEdit takes 16 single sentences, so that the ratio is lost. `k: 16` repeats their number alone.",
         ("EasyEdit",),
         Switch("ike", "k", 16),
     ),
@@ -298,7 +301,7 @@ DEVIATIONS = (
         "Stochastic gradient descent decays the whole memory by 1e-5 a step, all earlier edits included.",
         ("NAS",),
         Switch("memoir", "weight_decay", 1e-5),
-        "0.74 of an edit is left after 1,000 edits of 30 steps (arithmetic)",
+        "0.74 of the first edit is left after 1,000 edits of 30 steps (learning rate 1; arithmetic)",
     ),
     Deviation(
         "GRACE",
@@ -310,7 +313,7 @@ DEVIATIONS = (
     Deviation(
         "GRACE",
         "Entries of one label share a radius, others split it.",
-        "Labels are equal where the means of their tokens' numbers are.",
+        "Two labels count as equal if their mean token ids are equal.",
         ("GRACE",),
         NEVER,
     ),
@@ -329,7 +332,7 @@ _TITLE = """# What public code does differently from its paper
 <!-- made by python -m tools.deviations -->
 """
 _OPENING = (
-    "A number of an editor is a number of an implementation. This page lists where public code departs from"
+    "An editor's results depend on its implementation. This page lists where public code departs from"
     " the method as published, with the commit in which it was read, the switch that repeats it here, and"
     " what it changes in our numbers. Without a switch, the difference is either repeated in every run"
     " (*always*) or in none (*never*). Each editor's module states where ours departs from both.\n"
