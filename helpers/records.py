@@ -41,7 +41,12 @@ class Numbered(Protocol):
 NumberedItem = TypeVar("NumberedItem", bound=Numbered)
 
 
-class _Loader(yaml.CSafeLoader):
+_SafeLoader: Any = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the quick one, where there is one
+
+
+class _Loader(_SafeLoader):
     """YAML without numbers that nobody means: 12:30 as 750, the time of day in base 60, or 010 as 8."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -154,3 +154,10 @@ def test_a_table_is_written_for_each_program(tmp_path):
     pytest.importorskip("openpyxl")
     write_table(SHOWN, tmp_path / "table.xlsx")
     assert pd.read_excel(tmp_path / "table.xlsx")["c"].tolist() == ["5 % ± 1†", "x_y\nz"]
+
+
+def test_measures_keep_what_tells_rows_apart():
+    _, shown = published_table_named("gate_audit", measures=["AUC"])
+    keys = [column for column in shown.table if "AUC" not in str(column)]
+    assert {"model", "data", "key", "layer"} <= set(keys)
+    assert not shown.table[keys].duplicated().any()

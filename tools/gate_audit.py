@@ -8,8 +8,7 @@ Prompts are compared a few facts at a time and kept in the store: the same comma
 
 from __future__ import annotations
 
-import typer
-
+from helpers.cli import run_command
 from helpers.gates.audit import publication
 from helpers.results.archive import archive
 from helpers.results.figure import write_list
@@ -40,4 +39,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -31,7 +31,7 @@ from helpers.peak import records as peak
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import peak_run
 from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
-from helpers.peak.run import PeakRun, edit_request, score_records
+from helpers.peak.run import PeakRun, score_records
 from helpers.peak.similarity import COSINES, answer_cosines
 from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
@@ -129,7 +129,7 @@ def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:
     mode: Mode[PeakRecord] = Mode("edits only", settings={"scoring_version": 0})
 
     def made(records: Sequence[PeakRecord]) -> dict[str, pd.DataFrame]:
-        updates = editor.edit([edit_request(record) for record in records])
+        updates = editor.edit([run.request(record) for record in records])
         return {"scores": diagnostics_table(records, updates)}
 
     return run.evaluation(editor, mode).complete(made).reindex(columns=EDIT_COLUMNS)
@@ -138,7 +138,7 @@ def edits_again(run: PeakRun, editor: Editor) -> pd.DataFrame:
 def largest_difference(run: PeakRun, editor: Editor, published: pd.DataFrame) -> float:
     """Between the log-probabilities of the first records under edits made now and those published."""
     first = run.data.records[:COMPARED]
-    updates = editor.edit([edit_request(record) for record in first])
+    updates = editor.edit([run.request(record) for record in first])
     scores = score_records(run.lm, first, updates)
     both = scores.merge(published, on=KEYS, validate="1:1")
     return float((both["sum"] - both["sum_after"]).abs().max())

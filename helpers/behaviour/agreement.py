@@ -234,7 +234,7 @@ def _means_over_editors(tables_by_state: Metrics) -> dict[str, tuple[pd.Series, 
     """By scorer each record's mean success over the editors that have APP, without it and with it."""
     editors = [state for state in tables_by_state if f"{state}+APP" in tables_by_state]
     means_by_scorer = {}
-    for scorer in SCORERS:
+    for scorer in SCORERS if editors else ():
         if not all(scorer in tables_by_state[editor] for editor in editors):
             continue
         plain = [tables_by_state[editor][scorer] for editor in editors]

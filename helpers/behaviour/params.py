@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
+from helpers import UserError
 from helpers.editing.editors import EditorError, Variant, method_label, split_method
 from helpers.paths import run_name
 from helpers.peak.params import PeakParams
@@ -69,8 +70,15 @@ class AblationsParams(PeakParams):
     def joint_checks(self) -> Iterator[Callable[[], object]]:
         """The checks of all PEAK notebooks, then of the published runs."""
         yield from super().joint_checks()
+        yield self._check_scales
         for name in self.values["published"]:
             yield partial(self._check_published, name)
+
+    def _check_scales(self) -> None:
+        """Refuse scales without the update itself, with which all others are compared."""
+        scales = self.values["scales"]
+        if self.values["scaled"] and (1.0 not in scales or len(set(scales) - {0.0}) < 2):
+            raise UserError(f"scales {scales}: give 1 and another one")
 
     def _check_published(self, name: str) -> None:
         """Refuse a model without stored scorers and, for the first one, without stored ablations."""

@@ -82,8 +82,9 @@ def prediction_of(tables_by_state: Metrics) -> Prediction:
             for edits in edits_of_methods
             if 0 < edits.is_named.sum() < len(edits.is_named)
         ]
-        ranked = np.sum([ranked for ranked, _ in pairs_of_methods], axis=0)
-        pairs = np.sum([pairs for _, pairs in pairs_of_methods], axis=0)
+        none = np.zeros(len(weights))
+        ranked = sum((ranked for ranked, _ in pairs_of_methods), none)
+        pairs = sum((pairs for _, pairs in pairs_of_methods), none)
         with np.errstate(invalid="ignore"):  # a draw without an edit that is named, or that is not
             within[name] = ranked / pairs
         ranked_across, pairs_across = _ranked_pairs(edits_of_methods, name, weights)

@@ -142,8 +142,8 @@ class Leaks:
         for record, keys in zip(records, keys_of_records, strict=True):
             _, pairs = self.questions(record)
             solved = self.moments[layer].solve(keys.T).T  # C⁻¹ k, [subjects, f]
-            whitened = whitened_cosines(keys, solved).numpy()
-            cosine = whitened_cosines(keys, keys).numpy()
+            whitened = whitened_cosines(keys, solved).cpu().numpy()
+            cosine = whitened_cosines(keys, keys).cpu().numpy()
             tables.append(pairs.assign(whitened=whitened, cosine=cosine))
         return pd.concat(tables, ignore_index=True)
 

@@ -363,10 +363,13 @@ def matched_pairs(curves: Mapping[str, StrengthCurve]) -> list[Matched]:
         for other_name, other_curve in curves.items():
             editor = other_name.partition("+")[0]
             is_form = editor in (name, f"r-{name}")
-            if other_name in scaled or not (is_form or editor not in {*scaled, "r-rome"}):
+            is_form_of_another = editor.removeprefix("r-") in scaled
+            if other_name in scaled or (is_form_of_another and not is_form):
                 continue
             other = other_curve.by_scale[1.0]
             common = curve.by_scale[1.0].index.intersection(other.index, sort=False)
+            if common.empty:
+                continue
             for strength in STRENGTHS:
                 pairs.append(Matched(curve.on(common), other.loc[common], other_name, strength))
     return pairs

@@ -196,7 +196,7 @@ class GatedEditor(Editor, Generic[Gated]):
                     f"{label} at {self.module_name} cannot continue a {earlier.kind} at"
                     f" {earlier.module_name}"
                 )
-            return earlier
+            return earlier.to(self.lm.device)
         if isinstance(earlier, WeightEdit) and not earlier:
             return self.empty()
         raise EditError(f"{label} continues a {self.edit_class.kind}, not a {earlier.kind} edit")

@@ -25,6 +25,7 @@ Editors stop by the NLL, whatever the other terms are. *A probe that trains is n
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -74,8 +75,11 @@ class Icd:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(self.kinds))  # a params file has a list
-        if min(self.mu, self.gamma, self.most, self.seed) < 0:
-            raise ValueError(f"icd's numbers cannot be negative: {self}")
+        if not all(0 <= number < math.inf for number in (self.mu, self.gamma)):
+            raise ValueError(f"icd's mu and gamma are finite numbers from 0 on: {self}")
+        counts = (self.orders, self.most, self.seed)
+        if not all(isinstance(count, int) and count >= 0 for count in counts):
+            raise ValueError(f"icd's orders, most and seed are whole numbers from 0 on: {self}")
         if unknown_kinds := [kind for kind in self.kinds if kind not in PROBE_KINDS]:
             raise ValueError(f"icd has no kind {unknown_kinds[0]!r}: {', '.join(PROBE_KINDS)}")
         if self.orders < LEAST_ORDERS:
@@ -175,8 +179,9 @@ class ScoredTexts:
             if is_scored:
                 raise RequestError(
                     f"record {request.record or request.text!r}: icd trains on"
-                    f" {f'{text.prompt} {text.answer}'!r:.80}, which is scored; set shown_half: true, or"
-                    " hand it other probes"
+                    f" {f'{text.prompt} {text.answer}'!r:.80}, which is scored; set"
+                    " shown_half: true (for graphs also chain as the only one of icd's kinds), or hand it"
+                    " other probes"
                 )
 
     def _names_about(self, subject: str) -> set[str]:

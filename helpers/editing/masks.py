@@ -13,6 +13,11 @@ from torch import Tensor
 SHARE = 2 / 7  # of a matrix's inputs that MEMOIR's masks hold: 4,096 of 14,336
 
 
+def mask_size(share: float, inputs: int) -> int:
+    """K: how many of a matrix's inputs a mask holds."""
+    return max(1, int(share * inputs + 1e-9))
+
+
 def top_columns(features: Tensor, count: int) -> Tensor:
     """The mask of each feature [prompts, in]: true at its ``count`` largest absolute values."""
     columns = features.abs().topk(count, dim=-1).indices  # [prompts, count]

@@ -43,7 +43,7 @@ from helpers.editing.edit import EditError
 from helpers.editing.gated import GatedEdit, GatedEditor, Trained
 from helpers.editing.held_out import check_held_out, first_held_out, held_out_digest
 from helpers.editing.interventions import Gate
-from helpers.editing.masks import top_columns
+from helpers.editing.masks import mask_size, top_columns
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow, prompts_in_contexts
@@ -225,7 +225,7 @@ class Memoir(GatedEditor[ResidualMemory]):
     def __post_init__(self) -> None:
         super().__post_init__()
         share = self.hyperparameters.mask_share
-        self.mask_size = max(1, round(share * self.lm.layout.intermediate_size))  # K
+        self.mask_size = mask_size(share, self.lm.layout.intermediate_size)  # K
 
     def settings(self) -> dict[str, Any]:
         """Also contexts and seed, and the prompts that a threshold is measured on."""

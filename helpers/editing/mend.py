@@ -80,7 +80,6 @@ class Mend(LossEditor):
         """All that the updates depend on: any editor's settings, and a checksum of the network's weights."""
         return super().settings() | {"network": self.network.checksum}
 
-    @torch.no_grad()
     def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
         """What the loss of each request reads.
 
@@ -93,6 +92,7 @@ class Mend(LossEditor):
         ]
         return super().rows(requests_with_contexts)
 
+    @torch.no_grad()
     def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:
         """Low-rank updates from one forward and one backward pass."""
         module_names = list(self.network.shapes)

@@ -27,7 +27,7 @@ from helpers.editing.contexts import read_at_subjects
 from helpers.editing.demonstrations import background_prompts, names_one
 from helpers.editing.grace import distances
 from helpers.editing.in_context import statements_of
-from helpers.editing.masks import SHARE, mask_overlap, top_columns
+from helpers.editing.masks import SHARE, mask_overlap, mask_size, top_columns
 from helpers.editing.request import EditRequest
 from helpers.editing.retrieval import Bm25
 from helpers.models import LanguageModel
@@ -151,7 +151,7 @@ def layer_nearness(stored: StoredFacts, layer: int, states: PromptStates) -> dic
     background = stored.background[layer]
     input_center = background.mean_input.mean(0)
     output_center = background.mean_output.mean(0)
-    count = int(SHARE * len(input_center))
+    count = mask_size(SHARE, len(input_center))
     stored_masks = top_columns(edit_prompts.mean_input - input_center, count)
     masks = top_columns(states.mean_input - input_center, count)
     stored_outputs = stored.statements[layer].mean_output - output_center

@@ -64,8 +64,10 @@ def key_measures(table: pd.DataFrame) -> pd.DataFrame:
         others = of_layer[of_layer["role"] == "locality"]
         is_own = paraphrases["entry"] == paraphrases["case_id"]
         threshold = np.quantile(others["nearness"], 1 - LET_IN) if len(others) else np.nan
-        is_let_in = paraphrases["nearness"] > threshold
-        by_fact = paraphrases.assign(own=is_own, let_in=is_let_in, own_let_in=is_own & is_let_in)
+        is_let_in = (paraphrases["nearness"] > threshold).astype(float)
+        if others.empty:
+            is_let_in[:] = np.nan  # nothing is to be left alone
+        by_fact = paraphrases.assign(own=is_own, let_in=is_let_in, own_let_in=is_own * is_let_in)
         shares = by_fact.groupby("case_id")[["own", "let_in", "own_let_in"]].mean()
         rows[int(str(layer))] = {
             "AUC": clustered_area(paraphrases, others),

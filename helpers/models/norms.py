@@ -32,7 +32,7 @@ def _normed(norm: nn.Module, epsilon: Tensor, states: Tensor) -> Tensor:
     if weight.requires_grad or states.dtype == torch.float64:
         output: Tensor = type(norm).forward(norm, states)
         return output
-    return _RmsNorm.apply(states, weight, epsilon)
+    return _RmsNorm.apply(states, weight, epsilon.to(states.device))
 
 
 class _RmsNorm(torch.autograd.Function):

@@ -1,5 +1,7 @@
 """Rotary positions in a third of the kernels: the same formula, with its gradient written out.
 
+A sum of two products is rounded once here, twice there.
+
 With the halves x1 and x2 of a head's vector, and c and s the cosines and sines of its position:
 
     y1 = x1 c1 - x2 s1,  y2 = x2 c2 + x1 s2;  dx1 = dy1 c1 + dy2 s2,  dx2 = dy2 c2 - dy1 s1

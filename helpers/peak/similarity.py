@@ -136,7 +136,11 @@ def answer_losses(
         ``token_share`` (1 / tokens: what one token weighs in the loss).
         Records with one known answer have no difference within them and are omitted.
     """
+    columns = ["loss", *ADJUSTED]
     at_edit_prompt = scores[scores["role"] == "edit"]
+    if at_edit_prompt.empty:
+        index = pd.MultiIndex.from_arrays([[], []], names=["case_id", "relation"])
+        return pd.DataFrame(columns=columns, index=index, dtype=float)
     known = pd.concat(
         [
             _known_answers(of_record, answer_filter)
@@ -150,7 +154,6 @@ def answer_losses(
     answers["rank"] = by_record.rank(ascending=False)
     answers["token_share"] = 1 / answers["tokens"]
     several = by_record.transform("size") > 1
-    columns = ["loss", *ADJUSTED]
     return answers[several].set_index(["case_id", "relation"])[columns].astype(float)
 
 
@@ -184,7 +187,10 @@ def slopes(answers: pd.DataFrame, regressors: Sequence[str] = ADJUSTED) -> dict[
 
 
 def _slope_draws(answers: pd.DataFrame, regressors: Sequence[str]) -> Numbers:
-    """Least squares of deviations from records' means, [1 + draws, regressors]: the sample, then draws."""
+    """Least squares of deviations from records' means, [1 + draws, regressors]: the sample, then draws.
+
+    The slope over a regressor that does not vary within records is zero.
+    """
     deviations = within_records(answers)
     values = deviations[list(regressors)].to_numpy(float)  # [answers, regressors]
     losses = deviations["loss"].to_numpy(float)
@@ -193,7 +199,8 @@ def _slope_draws(answers: pd.DataFrame, regressors: Sequence[str]) -> Numbers:
     products = (values[:, :, None] * values[:, None, :]).reshape(-1, size * size)
     squares = (weights @ products).reshape(-1, size, size)
     moments = weights @ (values * losses[:, None])  # [1 + draws, regressors]
-    return np.linalg.solve(squares, moments[:, :, None])[:, :, 0]
+    inverses = np.linalg.pinv(squares, hermitian=True)
+    return (inverses @ moments[:, :, None])[:, :, 0]
 
 
 def within_records(answers: pd.DataFrame) -> pd.DataFrame:
@@ -227,10 +234,11 @@ def losses_of_run(
     run: Run, cosines: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> dict[str, pd.DataFrame]:
     """``answer_losses`` of every method that changes weights, of a published run of PEAK or its placebos."""
-    return {
+    losses = {
         method: answer_losses(scores, cosines, answer_filter)
         for method, scores in scores_of(run, only=_edited_weights(run)).items()
     }
+    return {method: answers for method, answers in losses.items() if not answers.empty}
 
 
 def control_losses(

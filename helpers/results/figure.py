@@ -97,7 +97,11 @@ class Drawing:
         offered = {"model": list(runs_by_model(runs))}
         for name, option in self._all_options.items():
             offered[name] = list(dict.fromkeys(str(v) for run in runs for v in option.values(run)))
-        return {name: values for name, values in offered.items() if len(values) > 1}
+        return {
+            name: values
+            for name, values in offered.items()
+            if len(values) > 1 or name == self.on_request
+        }
 
     def chosen(self, choices: Mapping[str, str], data: Path = DATA) -> list[Drawing]:
         """The figures of this kind that are left by choices: of each option's name, the value as text.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers import UserError
 from helpers.paths import PACKAGED
 from helpers.results.archive import model_words
 from helpers.results.notes import ShownTable, with_power, with_relations
@@ -129,6 +130,8 @@ def with_p_values(
 
     ``Holm`` is the p-value of a primary test, corrected for the number of these; empty for the others.
     """
+    if not rows:
+        raise UserError("nothing to compare is stored yet: publish the other parts of the run, too")
     is_corrected = np.array(is_primary, dtype=bool)
     corrected = np.full(len(rows), np.nan)
     corrected[is_corrected] = holm(np.array(p_values, dtype=float)[is_corrected])

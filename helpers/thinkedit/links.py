@@ -178,6 +178,8 @@ def changes_of_modes(
     references = in_mode(shares, than)
     for mode in modes:
         for (model, method), edits in in_mode(shares, mode).items():
+            if (model, method) not in references:
+                continue  # nothing is stored that it could be compared with
             reference = references[model, method].set_index("edit")
             changed = edits.set_index("edit")
             for kind in (DIRECT_QUESTION, FIRST, LATER):

@@ -250,7 +250,7 @@ class ThinkEditRun:
             "without_key": 1
         }  # raised when the same edits lose something else
         if name == WHITENED:
-            settings |= {"corpus": self.corpus, "seed": self.seed}
+            settings["corpus"] = corpus_named(self.corpus, seed=self.seed).name
         if name == WITHOUT_OTHER_KEY:
             settings["seed"] = self.seed
             return Mode(name, edits_of, settings, self._content_under_foreign)

@@ -3,7 +3,7 @@
 The facts about the edited subject that begin longer chains are what a consistent edit changes besides the
 edited one: were they still true, the original answer would follow from them. Half of them, drawn at random by
 the edit's number, are *shown*: as ``chain`` probes, each with the new fact and the facts that remain on its
-chain as the context. Chains that begin with one of them are scored for no method; the graph without them is
+chain as the context. Chains that contain one of them are scored for no method; the graph without them is
 what is scored. A published run makes the edits of which something is shown.
 """
 

@@ -55,6 +55,11 @@ def test_a_method_that_names_all_or_nothing_has_no_pairs_within():
     assert found.within["P(o*)"][0] == pytest.approx(3 / 4)
 
 
+def test_without_pairs_there_is_no_auc():
+    found = prediction_of(states_of(ROME=[0.0, 0.0, 0.0, 0.0]))
+    assert np.isnan(found.within["P(o*)"]).all()
+
+
 def test_an_edit_without_a_measure_is_omitted_for_all_measures():
     states = states_of(ROME=[0.0, 1.0, 0.0, 1.0])
     states["ROME"].loc[1, "ES"] = np.nan

@@ -189,6 +189,18 @@ def test_an_editor_is_matched_with_its_own_forms():
     }
 
 
+def test_a_form_of_an_editor_without_scales_is_matched_and_one_without_records_is_not():
+    index = index_of(12, 3)
+    weak = replace(curve(index, damage=1.0, scales=(0.0, 1.0)), method="r-rome")
+    elsewhere = index_of(24, 3)[12:]
+    others = {
+        "memit": replace(curve(index, damage=2.0), method="memit"),
+        "r-rome": weak,
+        "mend": replace(curve(elsewhere, damage=1.0, scales=(0.0, 1.0)), method="mend"),
+    }
+    assert {pair.other_method for pair in matched_pairs(others)} == {"r-rome"}
+
+
 def test_it_is_published_and_shown(strengths, editor, tmp_path, monkeypatch):
     monkeypatch.setattr(strength, "studied_run", lambda _: strengths.run)
     monkeypatch.setattr(strength, "editors_of", lambda *_: {"rome": editor, "rome+app": editor})

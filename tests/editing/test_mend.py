@@ -284,3 +284,13 @@ def test_a_session_without_gradients_and_with_another_type_changes_no_edit(
         torch.set_default_dtype(torch.float32)
     for one, other in zip(found, expected, strict=True):
         assert_same(one, other)
+
+
+def test_updates_carry_no_graph(tiny, requests) -> None:
+    """Of a network that is not frozen, too."""
+    lm = tiny("llama")
+    network = untrained_network(lm).requires_grad_(True)
+    hyperparameters = mend_module.MendHyperparameters(layers=(2, 3), rank=4)
+    editor = mend_module.Mend(lm=lm, hyperparameters=hyperparameters, network=network)
+    (edit,) = editor.edit(requests[:1])
+    assert not any(delta.dense().requires_grad for _, delta in edit.items())

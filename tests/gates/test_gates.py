@@ -95,6 +95,17 @@ def test_shares_of_paraphrases_are_by_fact_and_threshold() -> None:
     assert measures["own at 5 %"].mean == pytest.approx((0.5 + 0) / 2)
 
 
+def test_without_other_prompts_no_share_is_let_in() -> None:
+    columns = ["case_id", "role", "prompt_index", "entry", "nearness"]
+    table = pd.DataFrame(
+        [(1, "paraphrase", 0, 1, 5.0), (2, "paraphrase", 0, 2, 4.0)], columns=columns
+    )
+    measures = key_measures(table.assign(layer=3)).loc[3]
+    assert measures["own first"].mean == 1
+    assert np.isnan(measures["at 5 %"].mean)
+    assert np.isnan(measures["own at 5 %"].mean)
+
+
 def test_words_are_near_where_they_are_shared_and_the_subject_is_named() -> None:
     statements = ["Bach wrote Aida", "Mars is near Venus"]
     nearness = word_nearness(statements, ["Bach", "Mars"], ["Verdi wrote", "who is Bach", "a b c"])

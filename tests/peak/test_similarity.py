@@ -71,6 +71,11 @@ def test_losses_are_a_token_and_ranks_by_prior():
     assert answer_losses(alone, cosines, ALL_KNOWN).empty
 
 
+def test_without_scores_there_are_no_losses():
+    cosines = pd.DataFrame({"case_id": 7, "answer_index": [0], "cosine": [0.1]})
+    assert answer_losses(scores_of_one_record().iloc[:0], cosines).empty
+
+
 def answers_with(
     cosine_slope: float, *, length_slope: float = 0.0, records: int = 60, noise: float = 0.1
 ) -> pd.DataFrame:
@@ -110,6 +115,14 @@ def test_the_draws_are_those_of_least_squares_with_record_effects():
     design = np.hstack([answers[list(similarity.ADJUSTED)].to_numpy(), dummies])
     by_hand = np.linalg.lstsq(design, answers["loss"].to_numpy(), rcond=None)[0][:4]
     assert similarity._slope_draws(answers, similarity.ADJUSTED)[0] == pytest.approx(by_hand)
+
+
+def test_a_regressor_without_variation_has_no_slope():
+    answers = answers_with(-2.0)
+    answers["token_share"] = 1.0
+    found = slopes(answers)
+    assert found["token_share"].estimate.mean == pytest.approx(0.0, abs=1e-9)
+    assert found["cosine"].words == "less lost"
 
 
 def test_length_can_look_like_similarity():

@@ -108,6 +108,15 @@ def test_options_choose_among_what_the_data_have(data, monkeypatch):
     ]
 
 
+def test_what_is_drawn_on_request_is_offered_where_there_is_one(data):
+    cases = {"case": Option("case", lambda run: [7])}
+    kind = Drawing("99_x", "Title", drawn, of="paper", options=cases, on_request="case")
+    assert kind.offered(data) == {"case": ["7"]}
+    assert kind.chosen({"case": "7"}, data)
+    with pytest.raises(UserError, match="99_x: choose one with --case"):
+        kind.chosen({}, data)
+
+
 def test_a_joint_figure_of_a_model_is_of_its_runs(data):
     other = About({"model": "other"})
     Archive(data / "paper").put("of_other", {"a": pd.DataFrame({"x": [1]})}, other)
