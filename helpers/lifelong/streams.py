@@ -9,8 +9,8 @@ stream             its requests                                                 
 =================  ==============================================================  =====================
 
 No two requests are about the same subject and relation, none is about the subject of a probe, and none is
-among those on which editors measure (``editing.held_out``). In the last two streams no answer is given to more
-than ``MOST_PER_ANSWER`` requests of a relation, so that none becomes the relation's prior.
+among those on which editors measure (``editing.held_out``). In the last two streams no answer is given to
+more than ``MOST_PER_ANSWER`` requests of a relation, so that none becomes the relation's prior.
 """
 
 from __future__ import annotations
