@@ -1,8 +1,8 @@
 """One editor along a stream, turn by turn, kept so that it goes on where it was interrupted.
 
 Right after its turn every request is asked at its prompt (*at once*), which costs one short pass. Where the
-sequence stands is kept at every checkpoint, and in between at least every ``KEPT_EVERY`` seconds: what is made
-again after an interruption is equal bit for bit, as nothing else enters.
+sequence stands is kept at every checkpoint, and in between every ``KEPT_EVERY`` seconds. What is made again
+after an interruption is equal bit for bit, as nothing else enters.
 """
 
 from __future__ import annotations
