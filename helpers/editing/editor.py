@@ -18,6 +18,7 @@ from helpers.editing.interventions import Delta
 from helpers.editing.presets import Hyperparameters, WrapperHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.running import under_all
+from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
@@ -34,6 +35,7 @@ class Editor(ABC):
     name: str  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other edits
     grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
+    sees_all: ClassVar[bool] = False  # of a sequence's requests at once: it has no turns
     lm: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
@@ -46,7 +48,14 @@ class Editor(ABC):
     def __init_subclass__(cls) -> None:
         """What makes edits runs in ``own_state``, in every editor."""
         super().__init_subclass__()
-        for name in ("edit", "edit_jointly", "edit_sequentially", "edit_after", "edit_on"):
+        for name in (
+            "edit",
+            "edit_jointly",
+            "edit_sequentially",
+            "edit_after",
+            "edit_on",
+            "after_turn",
+        ):
             if name in vars(cls):
                 setattr(cls, name, in_own_state(vars(cls)[name]))
 
@@ -67,11 +76,6 @@ class Editor(ABC):
             return f"{name}+icd"
         return name if self.targets == "new" else f"{name}+{self.targets}"
 
-    @property
-    def is_resumable(self) -> bool:
-        """Whether a sequence's cumulative edit is all that it remembers; PRUNE remembers more."""
-        return type(self).edit_sequentially is Editor.edit_sequentially
-
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> Sequence[Edit]:
         """One edit per request, each of the unedited model; one that failed changes nothing."""
@@ -89,10 +93,19 @@ class Editor(ABC):
     @in_own_state
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Edit]:
         """The cumulative edit after each request, with that request's diagnostics."""
-        total: Edit = WeightEdit({})
+        state = SequenceState()
         for request in requests:
-            total = self.edit_on(total, [request])
-            yield total
+            state = self.after_turn(state, [request])
+            yield self.edit_of(state)
+
+    @in_own_state
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """Where a sequence stands after one more turn, whose ``requests`` are edited together."""
+        return SequenceState(self.edit_on(state.edit, requests))
+
+    def edit_of(self, state: SequenceState) -> Edit:
+        """All edits of a sequence so far as one."""
+        return state.edit
 
     @in_own_state
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
@@ -188,6 +201,14 @@ class Memoised(Editor):
             ]
 
         yield from memoised(self.memo, self._key("sequence"), [tuple(requests)], make)[0]
+
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """The base editor's next turn; not kept."""
+        return self.base.after_turn(state, requests)
+
+    def edit_of(self, state: SequenceState) -> Edit:
+        """The base editor's."""
+        return self.base.edit_of(state)
 
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """The base editor's edit on top of an earlier one; not kept."""

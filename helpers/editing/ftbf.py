@@ -27,11 +27,13 @@ from pydantic import Field
 from torch import Tensor
 
 from helpers.editing.batch import EditBatch
+from helpers.editing.edit import EditError
 from helpers.editing.editor import diagnostics_of, made_in_batches
 from helpers.editing.ft import Ft, FtHyperparameters
 from helpers.editing.interventions import Dense
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow
+from helpers.editing.sequence import SequenceState
 from helpers.editing.teacher import teacher_probabilities
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models.batching import token_batches
@@ -60,6 +62,7 @@ class FtBf(Ft):
     hyperparameters: FtBfHyperparameters
     seed: int = 0  # of the order of requests
     name = "ftbf"
+    sees_all = True
 
     def settings(self) -> dict[str, Any]:
         """Also the seed."""
@@ -69,6 +72,10 @@ class FtBf(Ft):
         """After each request the edit that is trained on it and all before it, from the unedited model."""
         for count in range(1, len(requests) + 1):
             yield self.edit_jointly(requests[:count])
+
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """Refused: it is trained on all requests together."""
+        raise EditError("FT-BF sees all requests of a sequence at once: use edit_jointly")
 
     def edit_jointly(self, requests: Sequence[EditRequest]) -> WeightEdit:
         """One matrix for all requests."""

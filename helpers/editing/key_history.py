@@ -10,10 +10,22 @@ layer at most (38 MB for SmolLM2's f of 1,536).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 KeyHistory = dict[int, Tensor]  # keys [f, m] of the edits made so far in one run, by layer, fp64
+
+
+def history_of(memory: Mapping[str, Tensor]) -> KeyHistory:
+    """The keys that a sequence's state remembers."""
+    return {int(name): keys for name, keys in memory.items()}
+
+
+def memory_of(history: KeyHistory) -> dict[str, Tensor]:
+    """The keys by names of layers, as a sequence's state remembers them."""
+    return {str(layer): keys for layer, keys in history.items()}
 
 
 def remember(history: KeyHistory, layer: int, keys: Tensor) -> None:

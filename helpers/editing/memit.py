@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,13 +42,20 @@ from helpers.editing.edit import Edit
 from helpers.editing.editor import diagnostics_of, joint_diagnostics
 from helpers.editing.held_out import check_held_out
 from helpers.editing.interventions import LowRank
-from helpers.editing.key_history import KeyHistory, history_bytes, remember
+from helpers.editing.key_history import (
+    KeyHistory,
+    history_bytes,
+    history_of,
+    memory_of,
+    remember,
+)
 from helpers.editing.nas import usual_norm, with_usual_norm
 from helpers.editing.presets import VectorHyperparameters, later_field
 from helpers.editing.request import EditRequest
 from helpers.editing.running import under_all
+from helpers.editing.sequence import SequenceState
 from helpers.editing.vector import Vector, VectorEditor
-from helpers.editing.weight_edit import WeightEdit
+from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.models.tokens import SubjectPrompt
 
 
@@ -153,28 +160,31 @@ class SpreadingEditor(VectorEditor):
         ]
         return self._recorded(edit, {"layers": layer_notes, **joint_diagnostics(of_each_edit)})
 
-    def edits_that_remember(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
-        """The cumulative edit after each request, which leaves alone the keys of those before it.
+    def turn_that_remembers(
+        self, state: SequenceState, requests: Sequence[EditRequest]
+    ) -> SequenceState:
+        """The next turn of a sequence, which leaves alone the keys of those before it.
 
-        An edit's keys are read on the model just after it was made.
+        A turn's keys are read on the model just after it was made.
         """
-        total, history = WeightEdit({}), KeyHistory()
+        total = only_weights(state.edit, f"{self.method} after another edit")
+        history = history_of(state.memory)
         editor = replace(self, memo=None)  # vectors of the edited model are not shared
-        for request in requests:
+        with under_all(self.lm, total):
+            step = editor.edit_jointly(requests, history)
+        total = total.plus(step)
+        written_requests = _written(requests, step)  # nothing else needs protection
+        if written_requests:
             with under_all(self.lm, total):
-                step = editor.edit_jointly([request], history)
-            total = total.plus(step)
-            if not step.failed:  # else nothing was written that needs protection
-                with under_all(self.lm, total):
-                    self._remember(history, request)
-            notes = {"history_bytes": history_bytes(history)}
-            total = total.with_diagnostics({**total.diagnostics, **notes})
-            yield total
+                self._remember(history, written_requests)
+        notes = {"history_bytes": history_bytes(history)}
+        total = total.with_diagnostics({**total.diagnostics, **notes})
+        return SequenceState(total, memory_of(history))
 
-    def _remember(self, history: KeyHistory, request: EditRequest) -> None:
+    def _remember(self, history: KeyHistory, requests: Sequence[EditRequest]) -> None:
         layers = self.hyperparameters.layers
         key_modules = [self._module(layer) for layer in layers]
-        read = read_at_subjects(self.lm, self.prompts([request]), inputs=key_modules)
+        read = read_at_subjects(self.lm, self.prompts(requests), inputs=key_modules)
         for layer, key_module in zip(layers, key_modules, strict=True):
             remember(history, layer, self._averaged(read[key_module]))
 
@@ -256,16 +266,11 @@ class Memit(SpreadingEditor):
         weight = self.hyperparameters.mom2_update_weight
         return self.second_moments[layer].solve(keys) / weight, 1.0
 
-    @property
-    def is_resumable(self) -> bool:
-        """Unless it accumulates keys, which the cumulative edit does not hold."""
-        return not self.hyperparameters.accumulate
-
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Edit]:
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
         """With ``accumulate`` Delta W_t = R_t K_t^T (lambda C + sum over i <= t of K_i K_i^T)^-1."""
         if self.hyperparameters.accumulate:
-            return self.edits_that_remember(requests)
-        return super().edit_sequentially(requests)
+            return self.turn_that_remembers(state, requests)
+        return super().after_turn(state, requests)
 
 
 class AlphaEditHyperparameters(VectorHyperparameters):
@@ -310,10 +315,10 @@ class AlphaEdit(SpreadingEditor):
         occupied = self.occupied(layer)
         return keys - occupied @ (occupied.T @ keys), self.hyperparameters.L2
 
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
-        """Each edit also protects the keys of those before."""
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """Each turn also protects the keys of those before."""
         self._usual_norm()
-        return self.edits_that_remember(requests)
+        return self.turn_that_remembers(state, requests)
 
     def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """What requests add to an edited model; the usual norm is the unedited model's."""
@@ -357,3 +362,14 @@ def before_norm(norm: nn.Module, outputs: Tensor, residuals: Tensor) -> Tensor:
     nearest = aligned / (gain.square() + high)
     # Short even at mu = 0: the direction is right, and the norm makes it longer.
     return nearest / nearest.square().mean(0).sqrt() * scale - entering
+
+
+def _written(requests: Sequence[EditRequest], step: WeightEdit) -> list[EditRequest]:
+    """Those of a joint edit's requests that it writes."""
+    if step.failed:
+        return []
+    return [
+        request
+        for request, notes in zip(requests, step.diagnostics["edits"], strict=True)
+        if "failure" not in notes
+    ]

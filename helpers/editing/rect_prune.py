@@ -26,6 +26,7 @@ from helpers.editing.editor import Wrapper, diagnostics_of
 from helpers.editing.interventions import Delta, Dense, LowRank, Masked
 from helpers.editing.presets import WrapperHyperparameters
 from helpers.editing.request import EditRequest
+from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit
 
 
@@ -95,9 +96,17 @@ class Prune(Wrapper):
     name = "prune"
 
     def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
-        """The base editor's cumulative edits, each restrained as if it were the last."""
+        """The base editor's cumulative edits, which it may have, each restrained as if it were the last."""
         cumulative_edits = self.base.edit_sequentially(requests)
         return (self.changed(self.weights(total)) for total in cumulative_edits)
+
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """The base editor's next turn, unrestrained."""
+        return self.base.after_turn(state, requests)
+
+    def edit_of(self, state: SequenceState) -> WeightEdit:
+        """All edits so far, restrained as if the last of them ended the sequence."""
+        return self.changed(self.weights(self.base.edit_of(state)))
 
     def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """What the base editor adds, unrestrained."""

@@ -14,7 +14,7 @@ is left out, because it acts at every key. The authors' ridge is 10.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +28,7 @@ from helpers.editing.interventions import Delta, LowRank
 from helpers.editing.presets import WrapperHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.running import under_all
+from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit
 from helpers.models.forest import padded
 from helpers.models.forward import hidden_states
@@ -68,13 +69,12 @@ class Simie(Wrapper):
         edit = self.weights(self.base.edit_jointly(requests))
         return self.at_keys(edit, self._keys_of_all(requests, edit), {})
 
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
-        """Each edit at its own keys, weighed against all keys before."""
-        total = WeightEdit({})
-        precision: Precision = {}
-        for request in requests:
-            total = total.plus(self._step(total, [request], precision))
-            yield total
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """The turn's edit at its own keys, weighed against all keys before."""
+        total = self.weights(state.edit)
+        precision: Precision = dict(state.memory)
+        total = total.plus(self._step(total, requests, precision))
+        return SequenceState(total, precision)
 
     def edit_after(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
         """What requests add to an edited model, as the first of a sequence."""

@@ -49,12 +49,14 @@ from helpers.editing.presets import LossHyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.rows import EditRow, edit_row
 from helpers.editing.running import under_all
-from helpers.editing.weight_edit import WeightEdit
+from helpers.editing.sequence import SequenceState
+from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.kept import load_or_make
 from helpers.models.architectures import Matrix
 from helpers.paths import cache_folder, digest_of
 
 _LEAST_DEVIATION = 1.2e-7
+_COUNT = " count"  # ends the name of a shape's number of tokens
 HELD_OUT = 480  # of the packaged requests
 
 
@@ -116,6 +118,26 @@ class TokenStatistics:
 
 
 Statistics = Mapping[str, TokenStatistics]  # by the matrices' shape
+
+
+def tensors_of(statistics: Statistics) -> dict[str, Tensor]:
+    """Statistics as they are kept."""
+    tensors = {}
+    for shape, shape_statistics in statistics.items():
+        tensors[shape] = torch.stack([shape_statistics.mean, shape_statistics.squares])
+        tensors[f"{shape}{_COUNT}"] = torch.tensor(shape_statistics.count)
+    return tensors
+
+
+def statistics_of(tensors: Mapping[str, Tensor]) -> dict[str, TokenStatistics]:
+    """The statistics that are kept as these tensors."""
+    statistics = {}
+    for name, count in tensors.items():
+        if name.endswith(_COUNT):
+            shape = name.removesuffix(_COUNT)
+            mean, squares = tensors[shape]
+            statistics[shape] = TokenStatistics(int(count), mean, squares)
+    return statistics
 
 
 @dataclass(frozen=True)
@@ -189,22 +211,13 @@ class UltraEdit(LossEditor):
             requests = first_held_out(self.hyperparameters.held_out)
             rows = [edit_row(self.lm, request, eos=settings.eos) for request in requests]
             tokens = self._tokens(rows, "held-out requests, once")
-            tensors = {}
-            for shape, shape_statistics in self._including({}, tokens).items():
-                tensors[shape] = torch.stack(
-                    [shape_statistics.mean, shape_statistics.squares]
-                ).cpu()
-                tensors[f"{shape} count"] = torch.tensor(shape_statistics.count)
-            save_file(tensors, path)
+            tensors = tensors_of(self._including({}, tokens))
+            save_file({name: tensor.cpu() for name, tensor in tensors.items()}, path)
 
         tensors = load_or_make(
             cache_folder("ultraedit", self.lm.fingerprint) / file_name, load_file, make
         )
-        statistics = {}
-        for shape in {self._shape(name) for name in self.modules}:
-            mean, squares = tensors[shape].to(self.lm.device)
-            statistics[shape] = TokenStatistics(int(tensors[f"{shape} count"]), mean, squares)
-        return statistics
+        return statistics_of({name: tensor.to(self.lm.device) for name, tensor in tensors.items()})
 
     def _including(self, statistics: Statistics, tokens: Sequence[TokensOfEdit]) -> Statistics:
         """The statistics with these tokens."""
@@ -289,21 +302,31 @@ class UltraEdit(LossEditor):
         rows = self._checked_rows(requests, alone=False)
         tokens = self._tokens(rows)
         statistics = self._including(self._first_statistics if rows else {}, tokens)
+        return self._solved_jointly(tokens, statistics)
+
+    def _solved_jointly(self, tokens: Sequence[TokensOfEdit], statistics: Statistics) -> WeightEdit:
         notes_of_edits = [_notes_of_tokens(edit_tokens) for edit_tokens in tokens]
         solved = self._solved([t for t in tokens if t.failure is None], statistics)
         return solved.with_diagnostics({**solved.diagnostics, **joint_diagnostics(notes_of_edits)})
 
-    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[WeightEdit]:
-        """The cumulative edit after each request, a turn of its own; statistics grow."""
-        rows = self._checked_rows(requests, alone=True)
-        statistics = self._first_statistics if rows else {}
-        total = WeightEdit({})
-        for row in rows:
-            with under_all(self.lm, total):
-                (edit_tokens,) = self._tokens([row])
-            statistics = self._including(statistics, [edit_tokens])
-            total = total.plus(self._solved([edit_tokens], statistics))
-            yield total
+    def edit_sequentially(self, requests: Sequence[EditRequest]) -> Iterator[Edit]:
+        """The cumulative edit after each request, a turn of its own; all are checked first."""
+        self._checked_rows(requests, alone=True)
+        return super().edit_sequentially(requests)
+
+    def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
+        """One more turn: its tokens enter the statistics of those before."""
+        rows = self._checked_rows(requests, alone=len(requests) == 1)
+        if not rows:
+            return state
+        total = only_weights(state.edit, f"{self.method} after another edit")
+        before = statistics_of(state.memory) or self._first_statistics  # of the unedited model
+        with under_all(self.lm, total):
+            tokens = self._tokens(rows)
+        statistics = self._including(before, tokens)
+        solve = self._solved if len(requests) == 1 else self._solved_jointly
+        step = solve(tokens, statistics)
+        return SequenceState(total.plus(step), tensors_of(statistics))
 
     def _solved(self, tokens: Sequence[TokensOfEdit], statistics: Statistics) -> WeightEdit:
         """One solve for each matrix with all tokens."""

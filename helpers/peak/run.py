@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ import pandas as pd
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.request import EditRequest
-from helpers.editing.weight_edit import WeightEdit
+from helpers.editing.sequence import SequenceState
 from helpers.kept import kept_whole, load_if_intact
 from helpers.models import LanguageModel
 from helpers.peak.metrics import COLUMNS, KEYS
@@ -37,7 +36,7 @@ from helpers.scoring.answers import Question, score_answers
 
 SCORING_VERSION = 1  # raise it when what is scored, or how, changes
 Ask = Callable[[PeakRecord], Asked]
-_EDIT = "edit.safetensors"
+_STATE = "sequence"
 
 
 def edit_request(record: PeakRecord) -> EditRequest:
@@ -232,25 +231,26 @@ class PeakSequence:
     def _made(self, earlier: Sequence[int], records: Sequence[PeakRecord]) -> Tables:
         """Make and keep the edit of all records; their scores under it."""
         evaluation = self.evaluation(len(records))
-        total = self._cumulative(earlier, [self.run.request(record) for record in records])
-        with kept_whole(evaluation.results.folder / _EDIT) as scratch:
-            total.save(scratch)
+        state = self._state(earlier, [self.run.request(record) for record in records])
+        with kept_whole(evaluation.results.folder / _STATE) as scratch:
+            state.save(scratch)
+        total = self.editor.edit_of(state)
         return {**evaluation.score(records, total), **evaluation.probe_table(records)}
 
-    def _cumulative(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> Edit:
-        """The edit after all requests, made on from the last earlier checkpoint that is intact."""
-        if not self.editor.is_resumable:
-            return deque(self.editor.edit_sequentially(requests), maxlen=1)[0]
-        count, total = self._last_intact(earlier)
+    def _state(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> SequenceState:
+        """Where the sequence stands after all requests, from the last earlier checkpoint that is intact."""
+        if self.editor.sees_all:
+            return SequenceState(self.editor.edit_jointly(requests))
+        count, state = self._last_intact(earlier)
         for request in requests[count:]:
-            total = self.editor.edit_on(total, [request])
-        return total
+            state = self.editor.after_turn(state, [request])
+        return state
 
-    def _last_intact(self, earlier: Sequence[int]) -> tuple[int, Edit]:
-        """The last of the earlier checkpoints whose edit is intact, and that edit; else 0 and none."""
+    def _last_intact(self, earlier: Sequence[int]) -> tuple[int, SequenceState]:
+        """The last of the earlier checkpoints that is intact, and its state; else 0 and no edits."""
         for count in reversed(earlier):
-            path = self.evaluation(count).results.folder / _EDIT
-            stored = load_if_intact(path, Edit.load)
+            path = self.evaluation(count).results.folder / _STATE
+            stored = load_if_intact(path, SequenceState.load)
             if stored is not None:
                 return count, stored.to(self.run.lm.device)
-        return 0, WeightEdit({})
+        return 0, SequenceState()

@@ -157,7 +157,7 @@ def test_alphaedit_remembers_the_keys_of_its_run(tiny, make_editor, requests) ->
     first, second = list(editor.edit_sequentially(requests[:2]))
     history: KeyHistory = {}
     with under_all(model, first):
-        editor._remember(history, requests[0])
+        editor._remember(history, requests[:1])
         step = editor.edit_jointly(requests[1:2], history)
         (forgetful,) = editor.edit(requests[1:2])
     for layer in editor.hyperparameters.layers:

@@ -28,7 +28,6 @@ def test_without_its_two_terms_it_is_memit_that_accumulates_to_the_bit(
         for module_name, delta in other.items():
             assert torch.equal(one[module_name].dense(), delta.dense())
         assert one.diagnostics == other.diagnostics
-    assert not encore.is_resumable
     assert "top_evaluations" not in accumulated.settings()["hyperparameters"]
 
 

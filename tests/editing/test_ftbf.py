@@ -80,7 +80,6 @@ def test_a_sequence_is_trained_anew_on_all_so_far(tiny, make_editor, requests) -
     totals = list(editor.edit_sequentially(requests))
     assert len(totals) == 3
     assert_same(totals[1], editor.edit_jointly(requests[:2]))
-    assert not editor.is_resumable
     assert totals[0][lm.layout.mlp_out(1)].bias is not None
 
 

@@ -106,7 +106,6 @@ def test_a_sequence_continues_stacks_or_merges(tiny, make_editor, requests) -> N
 @pytest.mark.parametrize("mode", ["continue", "stack", "merge"])
 def test_a_sequence_goes_on_from_a_file(tiny, make_editor, requests, tmp_path, mode) -> None:
     editor = make_editor("lora", tiny("llama"), sequence=mode)
-    assert editor.is_resumable
     first, second = list(editor.edit_sequentially(requests[:2]))
     first.save(tmp_path / "edit.safetensors")
     again = editor.edit_on(Edit.load(tmp_path / "edit.safetensors"), requests[1:2])

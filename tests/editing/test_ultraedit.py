@@ -88,7 +88,6 @@ def test_a_sequence_counts_its_own_tokens(tiny, make_editor, requests) -> None:
     """After the first turn the statistics hold its tokens too; the joint edit of one is that turn."""
     lm = tiny("llama")
     editor = make_editor("ultraedit", lm)
-    assert not editor.is_resumable
     first, second = list(editor.edit_sequentially(requests[:2]))
     assert_same(first, editor.edit_jointly(requests[:1]))
     (frozen,) = editor.edit(requests[:1])

@@ -1,0 +1,191 @@
+"""Streams of requests: what a sequence edits, in which order, and what it must not touch.
+
+=================  ==============================================================  =====================
+stream             its requests                                                    they
+=================  ==============================================================  =====================
+``counterfact``    CounterFact's evaluation split (official), 1,919 of its records mostly insert
+``triples``        packaged facts, each with another answer of its relation        mostly insert
+``recalled``       what smollm2-135m recalls, each with another such answer        overwrite
+=================  ==============================================================  =====================
+
+No two requests are about the same subject and relation, none is about the subject of a probe, and none is
+among those on which editors measure (``editing.held_out``). In the last two streams no answer is given to
+more than ``MOST_PER_ANSWER`` requests of a relation, so that none becomes the relation's prior.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from helpers import UserError
+from helpers.counterfact.records import read_records
+from helpers.editing.held_out import held_out_requests
+from helpers.editing.request import EditRequest
+from helpers.fetch import locate, official_files
+from helpers.records import comparable, did_you_mean
+from helpers.results.store import settings_key
+from helpers.thinkedit.knowgic import load_edited_graphs
+from helpers.triples.sources import packaged_triples
+from helpers.triples.templates import packaged_templates
+
+MOST_PER_ANSWER = 40
+COUNTERFACT = "counterfact-val"
+RECALLED = "recalled-smollm2-135m"
+
+
+@dataclass(frozen=True)
+class StreamRequest:
+    """One request of a stream, and other wordings of its prompt; ``group`` is what it is alike with."""
+
+    case_id: int
+    request: EditRequest
+    paraphrases: tuple[str, ...]
+    group: str
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """Its subject and what is said of it, of which a stream has one request."""
+        return comparable(self.request.subject), self.group
+
+
+class KnownFact(NamedTuple):
+    """A subject's answers, from which a request with another answer is made."""
+
+    subject: str
+    group: str
+    answers: tuple[str, ...]
+    prompt: str  # with one {} for the subject
+    paraphrases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Requests in the order in which they are edited."""
+
+    name: str
+    order: int  # the seed of the order
+    requests: tuple[StreamRequest, ...]
+
+    @property
+    def digest(self) -> str:
+        """Of all requests in their order."""
+        return settings_key({"requests": [asdict(request) for request in self.requests]})
+
+    def first(self, count: int) -> Stream:
+        """Its beginning; a UserError where the stream is shorter."""
+        if count > len(self.requests):
+            raise UserError(
+                f"the stream {self.name} has {len(self.requests)} requests, {count} are to be edited:"
+                " lower length, or take another stream"
+            )
+        return replace(self, requests=self.requests[:count])
+
+
+def stream_named(name: str, *, order: int = 0, probe_subjects: Collection[str] = ()) -> Stream:
+    """A stream by its name, shuffled by the seed ``order``, without requests about the subjects of probes."""
+    if name not in STREAMS:
+        hint = did_you_mean(name, STREAMS)
+        raise UserError(f"no stream {name!r}{hint}; there are {', '.join(STREAMS)}")
+    requests = without_contradictions(STREAMS[name](), probe_subjects)
+    random.Random(order).shuffle(requests)
+    return Stream(name, order, tuple(requests))
+
+
+def without_contradictions(
+    requests: Iterable[StreamRequest], probe_subjects: Collection[str] = ()
+) -> list[StreamRequest]:
+    """The first request about each subject and relation, none of a probe's subject or held out."""
+    left_alone = {comparable(subject) for subject in probe_subjects}
+    held_out_prompts = {comparable(request.text) for request in held_out_requests()}
+    first_requests: dict[tuple[str, str], StreamRequest] = {}
+    for request in requests:
+        subject, _ = request.about
+        is_held_out = comparable(request.request.text) in held_out_prompts
+        if subject not in left_alone and not is_held_out:
+            first_requests.setdefault(request.about, request)
+    return list(first_requests.values())
+
+
+def counterfact_requests() -> list[StreamRequest]:
+    """CounterFact's evaluation split; a record is alike with those of the same prompt."""
+    records = read_records(locate(official_files()[COUNTERFACT]))
+    return [
+        StreamRequest(record.case_id, record.request, record.paraphrases, record.request.prompt)
+        for record in records
+    ]
+
+
+def triple_requests() -> list[StreamRequest]:
+    """Packaged facts of relations with templates: the first cloze edits, the other wordings paraphrase."""
+    templates = packaged_templates()
+    answers: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for fact in packaged_triples():
+        if fact.relation in templates:
+            answers[fact.relation, fact.subject].append(fact.object)
+    known_facts = []
+    for (relation, subject), answers_of_subject in answers.items():
+        prompt, *others = templates[relation].all
+        paraphrases = tuple(template.replace("{}", subject) for template in others[:2])
+        known_facts.append(
+            KnownFact(subject, relation, tuple(answers_of_subject), prompt, paraphrases)
+        )
+    return with_other_answers(known_facts)
+
+
+def recalled_requests() -> list[StreamRequest]:
+    """The links of what a model recalls: the cloze edits, the question paraphrases."""
+    answers: dict[tuple[str, str], list[str]] = defaultdict(list)
+    questions: dict[tuple[str, str], str] = {}
+    for graph in load_edited_graphs(RECALLED):
+        for fact in graph.facts:
+            about = (fact.prompt, fact.subject)
+            questions.setdefault(about, fact.question)
+            if fact.object not in answers[about]:
+                answers[about].append(fact.object)
+    known_facts = [
+        KnownFact(subject, prompt, tuple(objects), prompt, (questions[prompt, subject],))
+        for (prompt, subject), objects in answers.items()
+    ]
+    return with_other_answers(known_facts)
+
+
+def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[StreamRequest]:
+    """For each fact a request with an answer of another subject of its group, drawn by ``seed``.
+
+    A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is left out.
+    """
+    drawn = random.Random(seed)
+    answers_of_group: dict[str, list[str]] = {}
+    for fact in known_facts:
+        known_answers = answers_of_group.setdefault(fact.group, [])
+        known_answers.extend(answer for answer in fact.answers if answer not in known_answers)
+    given: Counter[tuple[str, str]] = Counter()
+    requests = []
+    for number, fact in enumerate(known_facts, start=1):
+        true_answers = {comparable(answer) for answer in fact.answers}
+        other_answers = [
+            answer
+            for answer in answers_of_group[fact.group]
+            if comparable(answer) not in true_answers
+            and given[fact.group, answer] < MOST_PER_ANSWER
+        ]
+        if not other_answers:
+            continue
+        target = drawn.choice(other_answers)
+        given[fact.group, target] += 1
+        request = EditRequest(
+            fact.subject, fact.prompt, target, correct=fact.answers, record=str(number)
+        )
+        requests.append(StreamRequest(number, request, fact.paraphrases, fact.group))
+    return requests
+
+
+STREAMS: Mapping[str, Callable[[], list[StreamRequest]]] = {
+    "counterfact": counterfact_requests,
+    "triples": triple_requests,
+    "recalled": recalled_requests,
+}

@@ -1,0 +1,72 @@
+"""Streams: no request contradicts another, probes' subjects stay out, the order is the seed's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from helpers import UserError
+from helpers.editing.held_out import held_out_requests
+from helpers.lifelong import streams
+from helpers.lifelong.streams import KnownFact, StreamRequest, stream_named, with_other_answers
+from helpers.records import comparable
+
+
+def fact(subject: str, *answers: str, group: str = "P1") -> KnownFact:
+    return KnownFact(subject, group, answers, "{} lies in", (f"Where is {subject}?",))
+
+
+def test_another_answer_is_of_the_group_and_not_true():
+    requests = with_other_answers([fact("Oslo", "Norway"), fact("Rome", "Italy", "Europe")])
+    assert [request.request.target for request in requests] in (
+        ["Italy", "Norway"],
+        ["Europe", "Norway"],
+    )
+    assert requests[1].request.correct == ("Italy", "Europe")
+    assert with_other_answers([fact("Oslo", "Norway"), fact("Bergen", "norway")]) == []
+
+
+def test_no_answer_becomes_a_prior(monkeypatch):
+    monkeypatch.setattr(streams, "MOST_PER_ANSWER", 2)
+    facts = [fact(f"Town {number}", "Norway") for number in range(5)] + [fact("Rome", "Italy")]
+    targets = Counter(request.request.target for request in with_other_answers(facts))
+    assert targets == {"Italy": 2, "Norway": 1}
+
+
+@pytest.mark.parametrize("name", ["triples", "recalled"])
+def test_packaged_streams_have_no_contradictions(name):
+    stream = stream_named(name)
+    abouts = [request.about for request in stream.requests]
+    assert len(abouts) == len(set(abouts)) >= 500
+    held_out = {comparable(request.text) for request in held_out_requests()}
+    for request in stream.requests:
+        assert comparable(request.request.text) not in held_out
+        true_answers = {comparable(answer) for answer in request.request.correct}
+        assert comparable(request.request.target) not in true_answers
+
+
+def test_probes_stay_out_and_the_order_is_the_seeds():
+    stream = stream_named("recalled")
+    probed = stream.requests[0].request.subject
+    without_probe = stream_named("recalled", probe_subjects=[probed.upper()])
+    assert probed not in {request.request.subject for request in without_probe.requests}
+    assert stream.digest == stream_named("recalled").digest
+    other_order = stream_named("recalled", order=1)
+    assert other_order.requests != stream.requests
+    assert set(other_order.requests) == set(stream.requests)
+
+
+def test_a_stream_that_is_too_short_is_refused():
+    stream = stream_named("recalled")
+    assert len(stream.first(3).requests) == 3
+    with pytest.raises(UserError, match=r"has \d+ requests, 9999 are to be edited: lower length"):
+        stream.first(9999)
+    with pytest.raises(UserError, match=r"no stream 'recaled'.*recalled"):
+        stream_named("recaled")
+
+
+def test_of_two_requests_about_one_thing_the_first_counts():
+    first = with_other_answers([fact("Oslo", "Norway"), fact("Rome", "Italy")])
+    again = [StreamRequest(9, first[0].request, (), first[0].group)]
+    assert streams.without_contradictions([*first, *again]) == first

@@ -1,0 +1,138 @@
+"""A track goes on where it was interrupted, bit for bit, and asks every request right after its turn."""
+
+from __future__ import annotations
+
+import random
+
+import pandas as pd
+import pytest
+import torch
+
+from helpers import UserError
+from helpers.editing.request import EditRequest
+from helpers.lifelong import track as track_module
+from helpers.lifelong.streams import Stream, StreamRequest
+from helpers.lifelong.track import Track, asked_requests
+from helpers.results.store import ResultsStore
+from helpers.scoring.answers import Question, score_answers
+from tests.editing.conftest import make_editor, moments_of  # noqa: F401 - fixtures
+
+SUBJECTS = ("Mars", "Lake Chad", "Bach", "Oslo", "Peru", "Nile", "Etna", "Cuba", "Java", "Crete")
+TARGETS = ("Venus", "Peru", "Aida", "Norway", "Chile")
+
+
+def stream_of(count: int) -> Stream:
+    requests = []
+    for number in range(count):
+        subject = f"{SUBJECTS[number % 10]} {number // 10}"
+        request = EditRequest(subject, "{} is near", TARGETS[number % 5], correct=("Rome", "Paris"))
+        requests.append(StreamRequest(number, request, (f"Close to {subject} is",), "near"))
+    return Stream("by hand", 0, tuple(requests))
+
+
+@pytest.fixture
+def track_of(tiny, make_editor, tmp_path):  # noqa: F811
+    def build(name: str, count: int, folder: str = "store", **more: int) -> Track:
+        lm = tiny("llama")
+        editor = make_editor(name, lm)
+        return Track(lm, editor, stream_of(count), ResultsStore(tmp_path / folder), **more)
+
+    return build
+
+
+def tensors_at(track: Track, checkpoints: list[int]) -> dict[str, torch.Tensor]:
+    *_, (_, edit, _) = track.states(checkpoints)
+    return edit.contents()[0]
+
+
+@pytest.mark.parametrize("name", ["ft-m", "memit-seq", "ultraedit", "grace", "memory-bm25"])
+def test_a_killed_track_goes_on_bit_for_bit(track_of, monkeypatch, name):
+    monkeypatch.setattr(track_module, "KEPT_EVERY", 0.0)
+    whole = tensors_at(track_of(name, 12, "whole"), [12])
+    killed = track_of(name, 12, "killed")
+    kill_at = random.Random(name).randrange(2, 11)
+    turn = type(killed.editor).after_turn
+    turns = []
+
+    def stopping(editor, state, requests):
+        turns.append(requests)
+        if len(turns) == kill_at:
+            raise KeyboardInterrupt
+        return turn(editor, state, requests)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(killed.editor), "after_turn", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            tensors_at(killed, [12])
+        again = track_of(name, 12, "killed")
+        resumed = tensors_at(again, [12])
+    assert len(turns) == 13  # the killed turn is the only one that is made twice
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert again.at_once()["case_id"].tolist() == list(range(1, 13))
+
+
+def test_each_request_is_asked_after_its_turn(track_of):
+    track = track_of("ft-m", 4, turn_size=2)
+    (_, first_edit, _), (_, second_edit, _) = track.states([2, 4])
+    at_once = track.at_once()
+    for rows, requests, edit in (
+        (at_once.iloc[:2], track.stream.requests[:2], first_edit),
+        (at_once.iloc[2:], track.stream.requests[2:], second_edit),
+    ):
+        expected = asked_requests(track.lm, requests, edit)
+        pd.testing.assert_series_equal(
+            rows["target"].reset_index(drop=True), expected["target"], atol=1e-5
+        )
+    assert (at_once["seconds"] > 0).all()
+
+
+def test_requests_are_asked_as_their_answers_are_scored(tiny):
+    lm = tiny("llama")
+    (request,) = stream_of(1).requests
+    (row,) = asked_requests(lm, [request], None).to_dict("records")
+    scores = score_answers(lm, [Question(request.request.text, ("Venus", "Rome", "Paris"))])["sum"]
+    assert row["target"] == pytest.approx(scores[0], abs=1e-4)
+    assert row["original"] == pytest.approx(max(scores[1:]), abs=1e-4)
+    paraphrase = score_answers(lm, [Question("Close to Mars 0 is", ("Venus",))])["sum"]
+    assert row["target_paraphrase"] == pytest.approx(paraphrase[0], abs=1e-4)
+
+
+def test_a_longer_track_goes_on_from_a_shorter_one(track_of, monkeypatch):
+    track = track_of("ft-m", 6)
+    tensors_at(track, [3])
+    longer = track_of("ft-m", 6)
+    assert longer.settings == track.settings
+    monkeypatch.setattr(track_module, "KEPT_EVERY", 1e9)
+    assert longer._last_kept(6)[0] == 3
+    tensors_at(longer, [6])
+    assert longer._kept_counts() == [3, 6]
+
+
+def test_the_stream_the_order_and_the_turns_are_in_the_key(track_of):
+    track = track_of("ft-m", 6)
+    assert track.settings != track_of("ft-m", 5).settings
+    assert track.settings != track_of("ft-m", 6, turn_size=2).settings
+
+
+def test_what_is_kept_between_checkpoints_goes(track_of, monkeypatch):
+    monkeypatch.setattr(track_module, "KEPT_EVERY", 0.0)
+    track = track_of("ft-m", 5)
+    tensors_at(track, [2, 5])
+    assert track._kept_counts() == [1, 2, 3, 4, 5]
+    track.thin([2])
+    assert track._kept_counts() == [2, 5]
+
+
+def test_a_checkpoint_within_a_turn_is_refused(track_of):
+    with pytest.raises(UserError, match="checkpoint 3 is in the middle of a turn of 2 edits"):
+        tensors_at(track_of("ft-m", 6, turn_size=2), [3])
+
+
+def test_an_editor_that_sees_all_is_trained_anew(track_of):
+    track = track_of("ft-bf", 4)
+    edits = [edit for _, edit, _ in track.states([2, 4])]
+    expected = track.editor.edit_jointly([each.request for each in track.stream.requests[:2]])
+    for module_name, delta in expected.items():
+        assert torch.equal(edits[0][module_name].dense(), delta.dense())
+    assert edits[1] is not edits[0]
