@@ -7,7 +7,7 @@ Each record's halves are drawn by ``seed``; plain edits, which see no list, are 
 =========== ======================================================================================
 half        APP with the shown half of O and of O_h
 half of O   APP with the shown half of O and without O_h, so that L2 alone acts
-foreign O   APP with the shown half of O_h and, for O, at most as many answers of another record of the relation
+foreign O   APP with the shown half of O_h and, for O, no more answers of another record of the relation
 =========== ======================================================================================
 
 *figures/data/held_out/<model>_<dataset>* holds a table of scores for each, as *figures/data/peak* does, with
