@@ -24,7 +24,7 @@ PACKAGE = REPOSITORY / "helpers"
 OUTSIDE = ("tools", "benchmarks", "book", "tests")
 # What an addition is: a word by which code names one that exists, and the files it may touch.
 ADDITIONS = {
-    "a coefficient of APP": ("gamma", 2),
+    "a coefficient of APP": ("gamma", 3),  # the third is icd, which shares this one
     "a table column": ("LS_unfiltered", 1),
     "a figure": ("05_layers", 1),
     "an editor": ("kn", 4),  # the fourth is its look, which it need not have

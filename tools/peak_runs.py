@@ -28,11 +28,12 @@ from helpers.editing.memit import AlphaEdit
 from helpers.params import read_params
 from helpers.paths import run_name
 from helpers.peak import records as peak
+from helpers.peak.cosines import answer_cosines
 from helpers.peak.metrics import KEYS
 from helpers.peak.publish import peak_run
 from helpers.peak.records import OFFICIAL, PeakRecord, load_peak
 from helpers.peak.run import PeakRun, score_records
-from helpers.peak.similarity import COSINES, answer_cosines
+from helpers.peak.similarity import COSINES
 from helpers.peak.tables import scores_of
 from helpers.results.archive import About, archive
 from helpers.results.evaluation import EDIT_COLUMNS, Mode, diagnostics_table

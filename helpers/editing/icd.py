@@ -6,7 +6,7 @@ With the training probes x_j of a request, the context c_j of each, and p_W0 the
 
 A probe's KL is the mean over the tokens of its answer, over the full vocabulary, at temperature 1. The
 teacher p_W0 is frozen: it is computed once for each request. gamma is 0, or weighs APP's third term, which
-keeps false answers down (``app``). Kinds of probes:
+keeps false answers down (``app``). Kinds of probes::
 
     list     each correct answer after the request's prompt; c states all of them and the target, in
              ``orders`` random orders, whose probabilities are averaged

@@ -1,12 +1,12 @@
 """Streams of requests: what a sequence edits, in which order, and what it must not touch.
 
-=================  ==============================================================  =====================
-stream             its requests                                                    they
-=================  ==============================================================  =====================
-``counterfact``    CounterFact's evaluation split (official), 1,919 of its records mostly insert
-``triples``        packaged facts, each with another answer of its relation        mostly insert
-``recalled``       what smollm2-135m recalls, each with another such answer        overwrite
-=================  ==============================================================  =====================
+=============== ============================================================ =============
+stream          its requests                                                 they
+=============== ============================================================ =============
+``counterfact`` the 1,919 records of CounterFact's evaluation split          mostly insert
+``triples``     packaged facts, each with another answer of its relation     mostly insert
+``recalled``    what smollm2-135m recalls, each with another such answer     overwrite
+=============== ============================================================ =============
 
 No two requests are about the same subject and relation, none is about the subject of a probe, and none is
 among those on which editors measure (``editing.held_out``). In the last two streams no answer is given to

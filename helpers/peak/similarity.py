@@ -14,7 +14,7 @@ has a larger cosine with other means. A mixed model would also assume that recor
 the regressors, and needs a package that the suite has no other use for. Intervals are of a bootstrap that
 draws relations, or records where relations are few.
 
-*figures/data/similarity/<run>* holds the cosines (``python -m tools.peak_runs similarity``).
+*figures/data/similarity/<run>* holds the cosines (``helpers.peak.cosines``).
 """
 
 from __future__ import annotations
@@ -24,13 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from helpers.models import LanguageModel
-from helpers.models.tokens import Ids, ids_of_answers, separator_after
 from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter
-from helpers.peak.records import PeakRecord
 from helpers.peak.tables import scores_of
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, with_power, with_relations
@@ -81,45 +76,6 @@ class Slope:
         return "more lost" if self.estimate.mean > 0 else "less lost"
 
 
-def answer_cosines(lm: LanguageModel, records: Sequence[PeakRecord]) -> pd.DataFrame:
-    """The cosine of each correct answer's unembedding with that of o*, a row an answer.
-
-    Columns: ``case_id``, ``answer_index``, ``cosine``, ``first_cosine`` (that of the first tokens alone), and
-    ``shares_token``: whether o* has one of its tokens.
-    """
-    rows_of_matrix = lm.network.get_output_embeddings().weight.detach().float()  # [vocabulary, d]
-    mean_row = rows_of_matrix.mean(dim=0)
-    rows = []
-    for record in records:
-        separator = separator_after(record.edit_prompt)
-        answers = (record.target_new, *record.correct)
-        ids_by_answer = ids_of_answers(lm, answers, separator)
-        target_ids = ids_by_answer[record.target_new]
-        target = _direction(rows_of_matrix, target_ids, mean_row)
-        first_of_target = _direction(rows_of_matrix, target_ids[:1], mean_row)
-        for answer_index, answer in enumerate(record.correct):
-            ids = ids_by_answer[answer]
-            cosine = _direction(rows_of_matrix, ids, mean_row).dot(target)
-            first_cosine = _direction(rows_of_matrix, ids[:1], mean_row).dot(first_of_target)
-            shares_token = not set(ids).isdisjoint(target_ids)
-            measures = float(cosine), float(first_cosine), shares_token
-            rows.append((record.case_id, answer_index, *measures))
-    types = {
-        "case_id": "int32",
-        "answer_index": "int16",
-        "cosine": "float32",
-        "first_cosine": "float32",
-        "shares_token": "bool",
-    }
-    return pd.DataFrame(rows, columns=[*types]).astype(types)
-
-
-def _direction(rows_of_matrix: Tensor, ids: Ids, mean_row: Tensor) -> Tensor:
-    """The unit vector [d] of an answer's mean row, less that of the vocabulary."""
-    vector = rows_of_matrix[torch.tensor(ids, device=rows_of_matrix.device)].mean(dim=0) - mean_row
-    return vector / vector.norm()
-
-
 def answer_losses(
     scores: pd.DataFrame, cosines: pd.DataFrame, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> pd.DataFrame:
@@ -127,7 +83,7 @@ def answer_losses(
 
     Args:
         scores: of a method, as ``scores_of`` gives them.
-        cosines: of ``answer_cosines``.
+        cosines: of ``cosines.answer_cosines``.
         answer_filter: which answers count as known.
 
     Returns:

@@ -170,7 +170,7 @@ def test_a_run_is_published_resumed_and_shown(benchmark, tiny, tmp_path, monkeyp
 
 def test_a_params_file_of_a_benchmark_is_published_and_never_run(benchmark):
     values = {"model": "smollm2-135m", "preset": "tuned", "dataset": "counterfact-val"}
-    values |= {"records": 2, "keep": None, "placebo": [], "methods": ["ft-m"]}
+    values |= {"records": 2, "keep": None, "placebo": [], "shown_half": False, "methods": ["ft-m"]}
     notebook, file = Path("03_editing_runs.ipynb"), Path("mine.yaml")
     params_of(notebook, values).check(file, published=False)
     with pytest.raises(UserError, match=r"python -m helpers publish mine\.yaml"):

@@ -11,10 +11,10 @@ import torch
 
 from helpers.models.tokens import answer_ids
 from helpers.peak import similarity
+from helpers.peak.cosines import answer_cosines
 from helpers.peak.metrics import AnswerFilter
 from helpers.peak.records import load_peak
 from helpers.peak.similarity import (
-    answer_cosines,
     answer_losses,
     binned_losses,
     slope_table,
