@@ -217,7 +217,7 @@ class _LogProbabilities(torch.autograd.Function):
 
     With p = exp(scores) and g what arrives at a row's entries, the gradient is g - p * sum(g). Torch's own
     fills and adds up a matrix of zeros for each way of reading. Here there is one matrix, the largest of a
-    pass: the logits, which nobody else reads, become the scores, and the scores the gradient.
+    pass: the logits, which nobody else reads, become the scores.
     """
 
     @staticmethod
@@ -236,7 +236,7 @@ class _LogProbabilities(torch.autograd.Function):
         sums = scores.new_zeros(len(scores))
         sums.index_add_(0, token_rows, of_tokens)
         sums.index_add_(0, ctx.distribution_rows, of_distributions.sum(-1))
-        gradient = scores.exp_().mul_(-sums[:, None])
+        gradient = scores.exp().mul_(-sums[:, None])
         gradient.index_put_((token_rows, tokens), of_tokens, accumulate=True)
         gradient.index_add_(0, ctx.distribution_rows, of_distributions)
         return gradient, None, None, None
