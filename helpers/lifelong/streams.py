@@ -158,12 +158,12 @@ def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[
 
     A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is left out.
     """
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     answers_of_group: dict[str, list[str]] = {}
     for fact in known_facts:
         known_answers = answers_of_group.setdefault(fact.group, [])
         known_answers.extend(answer for answer in fact.answers if answer not in known_answers)
-    given: Counter[tuple[str, str]] = Counter()
+    times_given: Counter[tuple[str, str]] = Counter()
     requests = []
     for number, fact in enumerate(known_facts, start=1):
         true_answers = {comparable(answer) for answer in fact.answers}
@@ -171,12 +171,12 @@ def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[
             answer
             for answer in answers_of_group[fact.group]
             if comparable(answer) not in true_answers
-            and given[fact.group, answer] < MOST_PER_ANSWER
+            and times_given[fact.group, answer] < MOST_PER_ANSWER
         ]
         if not other_answers:
             continue
-        target = drawn.choice(other_answers)
-        given[fact.group, target] += 1
+        target = generator.choice(other_answers)
+        times_given[fact.group, target] += 1
         request = EditRequest(
             fact.subject, fact.prompt, target, correct=fact.answers, record=str(number)
         )

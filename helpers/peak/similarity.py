@@ -97,13 +97,13 @@ def answer_losses(
     if at_edit_prompt.empty:
         index = pd.MultiIndex.from_arrays([[], []], names=["case_id", "relation"])
         return pd.DataFrame(columns=columns, index=index, dtype=float)
-    known = pd.concat(
+    known_answers = pd.concat(
         [
             _known_answers(of_record, answer_filter)
             for _, of_record in at_edit_prompt.groupby("case_id")
         ]
     )
-    answers = known.merge(cosines, on=["case_id", "answer_index"], validate="1:1")
+    answers = known_answers.merge(cosines, on=["case_id", "answer_index"], validate="1:1")
     answers["loss"] = (answers["sum_before"] - answers["sum_after"]) / answers["tokens"]
     answers["prior"] = answers["sum_before"] / answers["tokens"]
     by_record = answers.groupby("case_id")["prior"]

@@ -183,20 +183,22 @@ def changes_of_modes(
             reference = references[model, method].set_index("edit")
             changed = edits.set_index("edit")
             for kind in (DIRECT_QUESTION, FIRST, LATER):
-                both = (
+                in_both_modes = (
                     reference[[kind]].join(changed[kind], rsuffix=" changed", how="inner").dropna()
                 )
-                contrast = paired(both[kind], both[f"{kind} changed"], "fraction")
+                contrast = paired(in_both_modes[kind], in_both_modes[f"{kind} changed"], "fraction")
                 contrasts.append(contrast)
-                least_detectable.append(detectable(both[f"{kind} changed"] - both[kind]))
+                least_detectable.append(
+                    detectable(in_both_modes[f"{kind} changed"] - in_both_modes[kind])
+                )
                 rows_of_tests.append(
                     {
                         "model": model,
                         "method": method,
                         "mode": mode,
                         "links": kind,
-                        than: f"{both[kind].mean():.2f}",
-                        "known": with_interval(fraction_interval(both[f"{kind} changed"])),
+                        than: f"{in_both_modes[kind].mean():.2f}",
+                        "known": with_interval(fraction_interval(in_both_modes[f"{kind} changed"])),
                         "change": with_interval(contrast.difference, signed=True),
                         "n edits": contrast.difference.n,
                     }
