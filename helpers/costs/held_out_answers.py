@@ -30,7 +30,6 @@ from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.request import EditRequest
-from helpers.paths import digest_of
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
     KEYS,
@@ -44,6 +43,7 @@ from helpers.peak.metrics import (
 from helpers.peak.publish import editors_of, publication_of
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
+from helpers.peak.shown import shown_names
 from helpers.peak.tables import scores_of
 from helpers.records import comparable
 from helpers.results.archive import Run, TableKey
@@ -83,15 +83,10 @@ def _half_of_each(record: PeakRecord, list_name: str, seed: int) -> tuple[str, .
     if len(names) < 2:
         return (NOT_SPLIT,) * len(answer_keys)
 
-    def digest(name: str) -> str:
-        return digest_of(f"{seed} {record.case_id} {list_name} {name}".encode())
-
-    coin = int(digest(""), 16) % 2
-    shown_count = (len(names) + coin) // 2
-    shown_names = set(sorted(names, key=digest)[:shown_count])
+    shown_half = shown_names(record, list_name, names, seed)
     labels = []
     for answer_key in answer_keys:
-        label = SHOWN if answer_key in shown_names else UNSHOWN
+        label = SHOWN if answer_key in shown_half else UNSHOWN
         labels.append(label if answer_key in names else NOT_SPLIT)
     return tuple(labels)
 

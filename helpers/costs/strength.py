@@ -50,7 +50,7 @@ from helpers.results.statistics import (
     Numbers,
     relation_count_of,
     too_few,
-    units_of,
+    unit_draws,
 )
 from helpers.results.text import in_points, with_p_values
 from helpers.samples.design import POWER
@@ -295,7 +295,7 @@ class Matched:
     @cached_property
     def _resamples(self) -> Numbers:
         """How often each record is in each resample [resamples, records]."""
-        return resampled(self.other[self.strength])
+        return unit_draws(self.other[self.strength], draws=RESAMPLES)[1:]
 
     def _means(self, counts: Numbers, measure: str) -> tuple[Numbers, Numbers]:
         """Of each resample a measure's mean at equal strength, and that of the other method."""
@@ -334,22 +334,6 @@ def value_at(values: Numbers, position: Numbers) -> Numbers:
     rows = np.arange(len(values))
     between = (1 - share) * values[rows, left] + share * values[rows, right]
     return np.where(np.isnan(position), np.nan, between)
-
-
-def resampled(values: pd.Series) -> Numbers:
-    """How often each record of these values is in each resample [resamples, records].
-
-    Whole relations are drawn, as many as there are, where there are enough of them; else records.
-    """
-    generator = np.random.default_rng(0)
-    unit_of_record = np.arange(len(values))
-    if units_of(values).by_relation:
-        unit_of_record = pd.factorize(values.index.get_level_values("relation"))[0]
-    unit_count = int(unit_of_record.max()) + 1
-    drawn_units = generator.integers(unit_count, size=(RESAMPLES, unit_count))
-    times_drawn = np.zeros((RESAMPLES, unit_count))
-    np.add.at(times_drawn, (np.arange(RESAMPLES)[:, None], drawn_units), 1)
-    return times_drawn[:, unit_of_record]
 
 
 def matched_pairs(curves: Mapping[str, StrengthCurve]) -> list[Matched]:

@@ -8,7 +8,7 @@ number either half has one more, by a coin; one name alone is unshown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from helpers.paths import digest_of
@@ -37,17 +37,24 @@ def split_record(record: PeakRecord) -> SplitRecord:
     )
 
 
+def shown_names(
+    record: PeakRecord, list_name: str, names: Iterable[str], seed: int = SEED
+) -> set[str]:
+    """Half of the names of a list, drawn by digests; of an odd number either half has one more, by a coin."""
+
+    def digest(name: str) -> str:
+        return digest_of(f"{seed} {record.case_id} {list_name} {name}".encode())
+
+    drawn_order = sorted(names, key=digest)
+    coin = int(digest(""), 16) % 2
+    return set(drawn_order[: (len(drawn_order) + coin) // 2])
+
+
 def _halves(record: PeakRecord, list_name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The shown and the unshown answers of a list, in the record's order."""
     answers: Sequence[str] = record.lists[list_name]
     names = {comparable(answer) for answer in answers}
-
-    def digest(name: str) -> str:
-        return digest_of(f"{SEED} {record.case_id} {list_name} {name}".encode())
-
-    coin = int(digest(""), 16) % 2
-    shown_count = (len(names) + coin) // 2 if len(names) > 1 else 0
-    shown_names = set(sorted(names, key=digest)[:shown_count])
-    shown = tuple(answer for answer in answers if comparable(answer) in shown_names)
-    unshown = tuple(answer for answer in answers if comparable(answer) not in shown_names)
+    shown_half = shown_names(record, list_name, names) if len(names) > 1 else set()
+    shown = tuple(answer for answer in answers if comparable(answer) in shown_half)
+    unshown = tuple(answer for answer in answers if comparable(answer) not in shown_half)
     return shown, unshown

@@ -334,12 +334,15 @@ def detectable(*samples: ArrayLike) -> float:
     return float(stats.t.isf((0.025, 0.2), freedom).sum()) * joint_error
 
 
-def unit_draws(values: pd.Series, *, record_level: str = "") -> Numbers:
+def unit_draws(
+    values: pd.Series, *, record_level: str = "", draws: int = _BOOTSTRAP_DRAWS
+) -> Numbers:
     """How often each value counts in the sample (once), then in bootstrap draws of its units (seed 0).
 
     Args:
         values: only their index is read; a level ``relation`` names relations.
         record_level: the index level of records that have several values each; empty: each value is one.
+        draws: how many.
 
     Returns:
         [1 + draws, values]. A unit is a relation, or a record where relations are fewer than ``FEWEST``.
@@ -354,7 +357,7 @@ def unit_draws(values: pd.Series, *, record_level: str = "") -> Numbers:
     unit_count = int(unit_of_value.max()) + 1
     generator = np.random.default_rng(0)
     equal_chances = np.full(unit_count, 1 / unit_count)
-    draws_of_units = generator.multinomial(unit_count, equal_chances, size=_BOOTSTRAP_DRAWS)
+    draws_of_units = generator.multinomial(unit_count, equal_chances, size=draws)
     return np.vstack([np.ones(value_count), draws_of_units[:, unit_of_value]])
 
 

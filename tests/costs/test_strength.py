@@ -17,7 +17,6 @@ from helpers.costs.strength import (
     Strengths,
     matched_pairs,
     matching_position,
-    resampled,
     strength_curves,
     value_at,
 )
@@ -154,24 +153,6 @@ def test_a_strength_that_the_update_never_has_gives_no_test():
     assert np.isnan(matched.scale)
     assert np.isnan(matched.contrast("AFF_hard").p_value)
     assert np.isnan(matched.contrast("AFF_hard").difference.mean)
-
-
-def test_relations_are_resampled_whole_where_there_are_enough():
-    relations = ["a", "b", "c", "d", "e", "f", "g", "h", "h", "h"]
-    counts = resampled(values_of(relations))
-    assert (counts[:, 7] == counts[:, 8]).all()
-    assert (counts[:, 7] == counts[:, 9]).all()
-    assert (counts[:, :8].sum(1) == 8).all()
-    by_record = resampled(values_of(["a", "b", "b"]))  # too few relations
-    assert (by_record.sum(1) == 3).all()
-    assert (by_record[:, 1] != by_record[:, 2]).any()
-
-
-def values_of(relations):
-    index = pd.MultiIndex.from_arrays(
-        [range(len(relations)), relations], names=["case_id", "relation"]
-    )
-    return pd.Series(1.0, index)
 
 
 def test_an_editor_is_matched_with_its_own_forms():

@@ -27,6 +27,7 @@ from helpers.results.statistics import (
     relation_count_of,
     share_interval,
     standard_error,
+    unit_draws,
     units_of,
     unpaired_means,
 )
@@ -293,3 +294,23 @@ def test_post_stratified_means_by_hand() -> None:
     nothing, none = post_stratified(values, {"P9": 1.0})
     assert math.isnan(nothing)
     assert none == 0
+
+
+def test_relations_are_drawn_whole_where_there_are_enough():
+    relations = ["a", "b", "c", "d", "e", "f", "g", "h", "h", "h"]
+    sample, *draws = unit_draws(_by_relation(relations), draws=100)
+    counts = np.array(draws)
+    assert (sample == 1).all() and len(draws) == 100
+    assert (counts[:, 7] == counts[:, 8]).all()
+    assert (counts[:, 7] == counts[:, 9]).all()
+    assert (counts[:, :8].sum(1) == 8).all()
+    too_few_relations = unit_draws(_by_relation(["a", "b", "b"]))[1:]
+    assert (too_few_relations.sum(1) == 3).all()
+    assert (too_few_relations[:, 1] != too_few_relations[:, 2]).any()
+
+
+def _by_relation(relations):
+    index = pd.MultiIndex.from_arrays(
+        [range(len(relations)), relations], names=["case_id", "relation"]
+    )
+    return pd.Series(1.0, index)
