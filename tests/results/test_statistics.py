@@ -300,7 +300,8 @@ def test_relations_are_drawn_whole_where_there_are_enough():
     relations = ["a", "b", "c", "d", "e", "f", "g", "h", "h", "h"]
     sample, *draws = unit_draws(_by_relation(relations), draws=100)
     counts = np.array(draws)
-    assert (sample == 1).all() and len(draws) == 100
+    assert (sample == 1).all()
+    assert len(draws) == 100
     assert (counts[:, 7] == counts[:, 8]).all()
     assert (counts[:, 7] == counts[:, 9]).all()
     assert (counts[:, :8].sum(1) == 8).all()
