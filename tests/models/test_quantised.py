@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from helpers import models
 from helpers.cli import app
+from helpers.doctor import needs_of_file
 from helpers.facts import Fact, edit_facts
 from helpers.models.architectures import ModelError
 
@@ -124,6 +125,18 @@ def test_the_command_takes_the_option(folders, tmp_path):
     refused = CliRunner().invoke(app, arguments)
     assert refused.output.startswith(f"error: {codes} stores weights as codes of fp8")
     assert CliRunner().invoke(app, [*arguments, "--dequantise"]).exit_code == 0
+
+
+def test_the_doctor_tells_of_codes_before_a_run(folders, tmp_path):
+    codes, numbers = folders
+
+    def problems_with(folder: Path) -> str:
+        file = tmp_path / "01_preliminaries.yaml"
+        file.write_text(f"model: {folder}\npreset: generic\n")
+        return "\n".join(str(finding) for finding in needs_of_file(file) if finding.is_problem)
+
+    assert "stores weights as codes of fp8" in problems_with(codes)
+    assert "codes" not in problems_with(numbers).replace(str(numbers), "")
 
 
 @pytest.mark.parametrize("quant_method", ["gptq", "awq", "hqq", "torchao"])
