@@ -235,6 +235,9 @@ def edit_file(  # noqa: PLR0913 - the options of a command
     corpus: Annotated[str, Option(help="text behind second moments")] = "self",
     dtype: Annotated[str, Option(help="of the weights")] = "float32",
     device: Annotated[str, Option(help="cpu, cuda, …")] = "cpu",
+    dequantise: Annotated[
+        bool, Option("--dequantise", help="read a model of 4 or 8 bits as numbers of the dtype")
+    ] = False,
     together: Annotated[bool, Option(help="one edit of all facts, instead of one each")] = False,
     placebo: Annotated[bool, Option(help="each fact under another one's edit as well")] = True,
     seed: Annotated[int, Option(help="for every random choice")] = 0,
@@ -254,6 +257,7 @@ def edit_file(  # noqa: PLR0913 - the options of a command
             tell=lambda line: echo(line, err=True),
             dtype=dtype,
             device=device,
+            dequantise=dequantise,
             preset=preset,
             corpus=corpus,
             seed=seed,

@@ -45,6 +45,7 @@ from helpers.models import LanguageModel
 from helpers.models.architectures import architecture_of
 from helpers.models.batching import bytes_of_a_token
 from helpers.models.load import model_source
+from helpers.models.quantised import check_codes
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER
 from helpers.models.weights import (
     PACKAGED_WEIGHTS,
@@ -205,6 +206,8 @@ def _device_and_memory(params: NotebookParams, here: bool, copies: int) -> Itera
         lm = LanguageModel(model_name, outline, None) if outline else None
         if lm:
             architecture_of(lm.network.config)
+            dequantise = bool(params.values.get("dequantise"))
+            check_codes(model_name, lm.network.config, torch_dtype(dtype), dequantise)
     except (OSError, ValueError) as error:
         cause = " ".join(str(error).split())
         yield Finding(f"model {model_name}: its config.json cannot be used ({cause})", Kind.WRONG)

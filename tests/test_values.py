@@ -26,6 +26,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((PRELIMINARIES, {"model": name}) for name in ("nosuch", "/no/such/folder", "shape:nosuch")),
     *((PRELIMINARIES, {"dataset": name}) for name in ("nosuch", "peak-mini-cf[9000:9001]")),
     *((PRELIMINARIES, values) for values in ({"dtype": "int32"}, {"device": "meta"}, {"seed": -1})),
+    *((PRELIMINARIES, values) for values in ({"device": "auto"}, {"device_map": "auto"})),
     *((RUNS, {"corpus": name}) for name in ("nosuch", "self-0x128")),
     *((PRELIMINARIES, values) for values in ({"nosuch": 1}, {"case_id": -1})),
     *((RUNS, {name: -1}) for name in ("records", "keep")),

@@ -178,7 +178,9 @@ def second_moments(
 def _packaged_in_float32(lm: LanguageModel, name: str, layer: int) -> SecondMoment | None:
     """What the package holds of the float32 model, where ``lm`` is that model in another type."""
     weights = PACKAGED_WEIGHTS.get(lm.name)
-    if weights is None or lm.fingerprint != weights.other_fingerprints.get(lm.dtype_name):
+    if weights is None or lm.dtype_name not in weights.other_fingerprints:
+        return None  # without a look at the fingerprint, which reads all weights
+    if lm.fingerprint != weights.other_fingerprints[lm.dtype_name]:
         return None
     path = PACKAGED / "samples" / weights.fingerprint / name / f"layer{layer}.safetensors"
     if not path.exists():

@@ -57,7 +57,7 @@ def weighted_targets(request: EditRequest, targets: str = "new") -> list[tuple[s
     return [(request.target, weight_of_target), *others]
 
 
-class Prediction(NamedTuple):
+class TokenAtNode(NamedTuple):
     """A token predicted at a node, with its weight in a mean."""
 
     node: int
@@ -82,9 +82,9 @@ class EditRow:
     forest: Forest = field(default_factory=Forest)
     bare_node: int = -1  # the edited token of the bare prompt; -1 where no position is edited
     kl_node: int = -1  # that of the KL prompt
-    target: list[Prediction] = field(default_factory=list)  # see ``weighted_targets``
-    correct: list[list[Prediction]] = field(default_factory=list)  # an answer's mean-token scores
-    false: list[list[Prediction]] = field(default_factory=list)
+    target: list[TokenAtNode] = field(default_factory=list)  # see ``weighted_targets``
+    correct: list[list[TokenAtNode]] = field(default_factory=list)  # an answer's mean-token scores
+    false: list[list[TokenAtNode]] = field(default_factory=list)
     distilled: list[DistilledToken] = field(default_factory=list)  # of icd's training probes
     teacher: Forest = field(default_factory=Forest)  # what the teacher of these reads
     longest_length: int = 0  # tokens of its longest text with an answer
@@ -97,7 +97,7 @@ class EditRow:
         *,
         read_at_end: bool = False,
         total_weight: float = 1.0,
-    ) -> list[Prediction]:
+    ) -> list[TokenAtNode]:
         """Add an answer: predictions of its tokens, whose weights add to ``total_weight``.
 
         With ``read_at_end`` all of them are predicted by the last token of the prompt.
@@ -109,7 +109,7 @@ class EditRow:
         else:
             nodes = self.forest.add_answer(ids, answer, edited_position)
         weight = total_weight / len(answer)
-        return [Prediction(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
+        return [TokenAtNode(node, token, weight) for node, token in zip(nodes, answer, strict=True)]
 
     def active(self) -> np.ndarray:
         """Boolean [nodes]: edited nodes and all that follow them; every node where none is edited."""

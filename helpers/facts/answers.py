@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,10 @@ from helpers.facts.benchmark import GREEDY, target_ids
 from helpers.facts.fact import Fact, fact_warnings
 from helpers.models import LanguageModel
 from helpers.models.tokens import Ids, subject_prompt
-from helpers.peak.metrics import METRICS, metrics_table
-from helpers.results.evaluation import Evaluation
+from helpers.peak.metrics import KEYS, METRICS, metrics_table
+from helpers.results.evaluation import Evaluation, joined
 from helpers.results.statistics import Kind
+from helpers.results.store import Cases, Results
 from helpers.scoring.naming import starts
 from helpers.scoring.responses import response_text
 
@@ -37,48 +39,79 @@ class Answers:
     tokens: tuple[Ids, ...]  # greedy continuations of ``Fact.prompts``
 
 
-def answers_of(evaluation: Evaluation[Fact]) -> dict[int, Answers]:
-    """What is stored of each fact's answers, by the fact's number."""
-    results = evaluation.results  # each look at it reads all weights
-    scores = evaluation.cases.read(results)
-    of_targets = scores[scores["list"] == "target"]
-    probabilities = dict(zip(of_targets["case_id"], np.exp(of_targets["sum"]), strict=True))
-    table = evaluation.cases.read(results, "continuations")
-    tokens: dict[int, list[Ids]] = {}
-    for case_id, ids in zip(table["case_id"], table["tokens"], strict=True):
-        tokens.setdefault(case_id, []).append(tuple(map(int, ids)))
-    return {
-        case_id: Answers(float(probabilities[case_id]), tuple(of_prompts))
-        for case_id, of_prompts in tokens.items()
-    }
+@dataclass(frozen=True)
+class FactRows:
+    """What is stored of the facts of an evaluation, by their numbers but for the long table of scores.
+
+    It is read once: each look at an evaluation's results reads all weights.
+    """
+
+    scores: pd.DataFrame
+    answers: Mapping[int, Answers]
+    edits: Mapping[int, Mapping[str, Any]]  # their diagnostics; none of the unedited model
+    warnings: Mapping[int, str]
+
+    @classmethod
+    def of(cls, cases: Cases[Fact], results: Results) -> FactRows:
+        """The rows of finished facts."""
+        scores = cases.read(results)
+        of_targets = scores[scores["list"] == "target"]
+        probabilities = dict(zip(of_targets["case_id"], np.exp(of_targets["sum"]), strict=True))
+        texts = cases.read(results, "continuations")
+        tokens: dict[int, list[Ids]] = {}
+        for case_id, ids in zip(texts["case_id"], texts["tokens"], strict=True):
+            tokens.setdefault(case_id, []).append(tuple(map(int, ids)))
+        answers = {
+            case_id: Answers(float(probabilities[case_id]), tuple(of_prompts))
+            for case_id, of_prompts in tokens.items()
+        }
+        diagnostics = cases.read(results, "edits").to_dict("records")
+        warnings = cases.read(results, "warnings")
+        return cls(
+            scores,
+            answers,
+            {row["case_id"]: row for row in diagnostics},
+            dict(zip(warnings["case_id"], warnings["warning"], strict=True)),
+        )
+
+    @property
+    def usable_scores(self) -> pd.DataFrame:
+        """The scores without those under an edit that was given up."""
+        given_up = [case_id for case_id, edit in self.edits.items() if edit["failure"]]
+        return self.scores[~self.scores["case_id"].isin(given_up)]
+
+
+def finished_rows(evaluation: Evaluation[Fact], results: Results) -> FactRows:
+    """What is stored of an evaluation in its ``results``, once what is missing there was made."""
+    if evaluation.cases.missing(results):
+        evaluation.complete()
+    return FactRows.of(evaluation.cases, results)
 
 
 def fact_table(
-    evaluation: Evaluation[Fact],
+    lm: LanguageModel,
     facts: Sequence[Fact],
+    before: FactRows,
+    after: FactRows,
     *,
     together: bool,
     edits_subject_token: bool,
 ) -> pd.DataFrame:
-    """A row a fact of what the edits of an evaluation did, as ``edit_facts`` describes it.
+    """A row a fact of what its edit did, as ``edit_facts`` describes it.
 
     Args:
         together: whether one edit was made of all facts.
         edits_subject_token: whether the editor writes at the subject's last token.
     """
-    lm = evaluation.lm
-    before = answers_of(evaluation.unedited)
-    after = answers_of(evaluation)
-    results = evaluation.results
-    diagnostics = evaluation.cases.read(results, "edits").to_dict("records")
-    edits = {row["case_id"]: row for row in diagnostics}
-    layer_warnings = evaluation.cases.read(results, "warnings").set_index("case_id")["warning"]
-    scores = evaluation.before_and_after(from_store_only=True)
-    damage = pd.DataFrame() if scores.empty else metrics_table(scores)
+    usable_scores = after.usable_scores
+    damage = pd.DataFrame()
+    if len(usable_scores):
+        damage = metrics_table(joined(before.scores, usable_scores, KEYS))
     rows = []
     for fact in facts:
         case_id = fact.case_id
-        row = fact_row(lm, fact, before[case_id], after[case_id], edits[case_id]["failure"])
+        edit = after.edits[case_id]
+        row = fact_row(lm, fact, before.answers[case_id], after.answers[case_id], edit["failure"])
         if fact.correct and fact.false:
             for column, metric in _DAMAGE.items():
                 is_measured = case_id in damage.index  # an edit that was given up has none
@@ -88,10 +121,10 @@ def fact_table(
             warnings.append(
                 "the subject is the first token, which holds no fact: put a word before it"
             )
-        if edits[case_id]["exploding"]:
+        if edit["exploding"]:
             warnings.append("the update is as large as the weights")
-        if layer_warnings[case_id]:
-            warnings.append(layer_warnings[case_id])
+        if after.warnings[case_id]:
+            warnings.append(after.warnings[case_id])
         if warnings:
             row["warning"] = "; ".join(warnings)
         rows.append(row)

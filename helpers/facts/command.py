@@ -27,6 +27,7 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     tell: Tell,
     dtype: str = "float32",
     device: str = "cpu",
+    dequantise: bool = False,
     preset: str | None = None,
     **options: Any,
 ) -> list[str]:
@@ -39,7 +40,7 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     methods = checked_methods(model, editors, preset)
     facts = load_facts(file)
     check_facts(facts, methods)
-    lm = load(model, dtype=dtype, device=device)
+    lm = load(model, dtype=dtype, device=device, dequantise=dequantise)
     with patch.dict(os.environ, {"HELPERS_TELL": "1", "TQDM_DISABLE": "1"}):  # lines of progress
         result = edit_facts(
             lm,

@@ -22,7 +22,7 @@ from helpers.editing.editors import split_method
 from helpers.editing.moments import unmade_layers, usual_seconds
 from helpers.editing.placebo import Topic, foreign_records
 from helpers.editing.request import RequestError
-from helpers.facts.answers import answers_of, fact_table, text_rows
+from helpers.facts.answers import fact_table, finished_rows, text_rows
 from helpers.facts.benchmark import fact_benchmark, joint_edit, joint_mode
 from helpers.facts.fact import Fact, listed
 from helpers.facts.result import EDITOR, EditedFacts
@@ -95,8 +95,8 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     with TemporaryDirectory() as scratch:
         store = ResultsStore(Path(results or scratch))
         unedited = Evaluation(lm, benchmark, store)
-        unedited.complete()  # before an edit is made: it refuses whatever cannot be scored
-        before = answers_of(unedited)
+        # Before an edit is made: it refuses whatever cannot be scored.
+        before = finished_rows(unedited, unedited.results)
         for number, (method, preset_of_method) in enumerate(methods.items(), start=1):
             _announce_moments(lm, method, preset_of_method, corpus, seed, tell)
             built_editor = build_editor(
@@ -114,23 +114,29 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
             own_evaluation = Evaluation(lm, benchmark, store, keeping_editor, mode, chunk)
             edits[method] = cache(partial(_edits, keeping_editor, facts, together=together))
             settings[method] = own_evaluation.settings
+            results_of_method = store.open(settings[method])
+            missing_count = len(own_evaluation.cases.missing(results_of_method))
             progress = f"{method} ({number} of {len(methods)})"
-            tell(f"{progress}: {len(own_evaluation.missing())} of {len(facts)} facts to be edited")
-            own_evaluation.complete()
+            tell(f"{progress}: {missing_count} of {len(facts)} facts to be edited")
+            own_rows = finished_rows(own_evaluation, results_of_method)
             table_of = partial(
                 fact_table,
-                facts=facts,
+                lm,
+                facts,
+                before,
                 together=together,
                 edits_subject_token=_edits_subject(lm, method, preset_of_method),
             )
             editor_column = {EDITOR: method} if editors else {}
-            tables["own"].append(table_of(own_evaluation).assign(**editor_column))
-            texts = text_rows(lm, facts, before, answers_of(own_evaluation))
+            tables["own"].append(table_of(own_rows).assign(**editor_column))
+            texts = text_rows(lm, facts, before.answers, own_rows.answers)
             tables["texts"].append(texts.assign(**editor_column))
             if edited_instead:
-                foreign_evaluation = replace(own_evaluation, mode=benchmark.placebo(edited_instead))
-                foreign_evaluation.complete()
-                tables["placebo"].append(table_of(foreign_evaluation).assign(**editor_column))
+                mode = benchmark.placebo(edited_instead)
+                # No edit is made for it: several facts are scored at once.
+                foreign_evaluation = replace(own_evaluation, mode=mode, chunk=None)
+                foreign_rows = finished_rows(foreign_evaluation, foreign_evaluation.results)
+                tables["placebo"].append(table_of(foreign_rows).assign(**editor_column))
     joined_tables = {name: _below_each_other(parts) for name, parts in tables.items()}
     return EditedFacts(
         lm,

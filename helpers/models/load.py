@@ -39,6 +39,7 @@ from helpers.models.language_model import LanguageModel
 from helpers.models.mlps import lean_mlps
 from helpers.models.norms import lean_norms
 from helpers.models.products import BF16_PRODUCTS, check_bf16_products, with_bf16_products
+from helpers.models.quantised import check_codes, code_format, in_numbers, with_numbers_asked_for
 from helpers.models.rotations import lean_rotations
 from helpers.models.shapes import SHAPE_PREFIX, SHAPE_TOKENIZER, SHAPES, random_model
 from helpers.models.state import in_own_state
@@ -77,10 +78,6 @@ _ORGANISATIONS = {  # by how the names of their models begin, on the hub
     "falcon": "tiiuae",
     "smollm": "HuggingFaceTB",
 }
-_IN_FLOATING_POINT = (
-    "take the model in floating point, or let transformers dequantise it (model.dequantize()), save it with"
-    " its tokenizer, and give that folder"
-)
 # Types of numbers in safetensors; others are codes, which transformers would take for numbers.
 _NUMBERS = ("F16", "BF16", "F32", "F64")
 _PROMPT, _ANSWER = "The capital of Italy is", "Rome"
@@ -95,6 +92,7 @@ def load(
     masked: bool = False,
     accept_terms: bool = False,
     seed: int = 0,
+    dequantise: bool = False,
 ) -> LanguageModel:
     """Load a language model by name; a ``ModelError`` for one that cannot be used here.
 
@@ -106,13 +104,22 @@ def load(
         masked: a masked language model (BERT), for locating only.
         accept_terms: acknowledges a packaged model's terms of use.
         seed: for ``shape:`` models.
+        dequantise: reads a checkpoint of 4 or 8 bits as numbers of ``dtype``, and needs the memory of these
+            (``quantised``); one that holds numbers is loaded as it is.
     """
     name = str(name)
     of_weights = torch_dtype(dtype)
     check_device(device)
     if dtype == BF16_PRODUCTS:
         check_bf16_products(device)
-        loaded = load(name, device=device, masked=masked, accept_terms=accept_terms, seed=seed)
+        loaded = load(
+            name,
+            device=device,
+            masked=masked,
+            accept_terms=accept_terms,
+            seed=seed,
+            dequantise=dequantise,
+        )
         with_bf16_products(loaded.network)
         return replace(loaded, precision=dtype)
     source = model_source(name)
@@ -125,7 +132,7 @@ def load(
     if source in PACKAGED_WEIGHTS:
         source = str(prepare(source, accept_terms=accept_terms))
     try:
-        return _ready(_pretrained(name, source, of_weights, device, masked))
+        return _ready(_pretrained(name, source, of_weights, device, masked, dequantise))
     except Exception as error:
         if isinstance(error, ModelError) or out_of_memory(error):
             raise
@@ -215,7 +222,7 @@ def _why_not_from_hub(source: str, error: Exception) -> str:
 
 
 def _pretrained(
-    name: str, source: str, dtype: torch.dtype, device: str, masked: bool
+    name: str, source: str, dtype: torch.dtype, device: str, masked: bool, dequantise: bool
 ) -> LanguageModel:
     if find_adapter_config_file(source):  # on the hub; a folder was looked at before
         raise ModelError(f"{source} is an adapter, or holds one: merge it into its base first")
@@ -224,10 +231,8 @@ def _pretrained(
     if architecture_of(config).masked != masked:  # before anything large is fetched
         kind = "causal" if masked else "masked"
         raise ModelError(f"{name} is a {kind} language model: load it with masked={not masked}")
-    if getattr(config, "quantization_config", None):
-        raise ModelError(
-            f"{name} stores weights as codes, to which no edit can be added: {_IN_FLOATING_POINT}"
-        )
+    check_codes(name, config, dtype, dequantise)
+    is_of_codes = bool(code_format(config))
     tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     _check_vocabulary(source, tokenizer, config.vocab_size)
     config_file = cached_file(source, "config.json")
@@ -238,7 +243,7 @@ def _pretrained(
     try:
         model, report = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(
             source,
-            config=config,
+            config=with_numbers_asked_for(config),
             dtype=dtype,
             use_safetensors=True,
             output_loading_info=True,
@@ -247,11 +252,14 @@ def _pretrained(
             # Weights go to a GPU as they are read, without a copy in the host's memory.
             device_map=device if torch_device(device).type == "cuda" else None,
         )
+        if is_of_codes:
+            model = in_numbers(model, dtype)
     finally:
         transformers_logging.set_verbosity(verbosity)
-    _check_weights(source, model, report)
+    _check_weights(source, model, report, of_codes=is_of_codes)
     loaded = LanguageModel(name, model.to(device), tokenizer)
-    kept_digests.attach(loaded.weights)
+    if not is_of_codes:  # else the numbers in memory are more than what files and type determine
+        kept_digests.attach(loaded.weights)
     return loaded
 
 
@@ -273,20 +281,23 @@ def _check_vocabulary(source: str, tokenizer: PreTrainedTokenizerBase, rows: int
         )
 
 
-def _check_weights(source: str, model: PreTrainedModel, report: Mapping[str, Any]) -> None:
+def _check_weights(
+    source: str, model: PreTrainedModel, report: Mapping[str, Any], *, of_codes: bool
+) -> None:
     """Refuse weights that the model lacks, would drop, has in another shape, or are stored as codes.
 
     transformers would draw what is missing at random, omit what has no place, and take codes for
-    numbers where config.json does not define what they mean.
+    numbers where config.json does not define what they mean; where it does, they are codes (``of_codes``).
     """
     stored = _stored_types(source)
     prefix = f"{model.base_model_prefix}."
     parameters = {name.removeprefix(prefix) for name, _ in model.named_parameters()}
     taken = {key: kind for key, kind in stored.items() if key.removeprefix(prefix) in parameters}
-    if codes := sorted(key for key, kind in taken.items() if kind not in _NUMBERS):
+    codes = sorted(key for key, kind in taken.items() if kind not in _NUMBERS)
+    if codes and not of_codes:
         raise ModelError(
-            f"{source} stores {_first(codes)} as {taken[codes[0]]}, codes to which no edit can be"
-            f" added: {_IN_FLOATING_POINT}"
+            f"{source} stores {_first(codes)} as {taken[codes[0]]}, codes whose meaning its config.json"
+            " does not tell: take the model in floating point"
         )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source} lacks {_first(missing)}; fetch it again, whole")

@@ -15,7 +15,13 @@ from pathlib import Path
 import psutil
 import torch
 from tqdm.auto import tqdm
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from helpers.kept import file_digest, kept_at, kept_whole
 from helpers.models.architectures import ModelError
@@ -194,16 +200,19 @@ def torch_dtype(name: str) -> torch.dtype:
     return torch.float32 if name == BF16_PRODUCTS else getattr(torch, name)
 
 
-def torch_device(name: str) -> torch.device:
-    """The CPU or GPU of a name, whether this machine has it or not."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):  # MPS has no float64, "meta" no values
-        several = name in ("auto", "balanced", "sequential") or "," in name
+def torch_device(name: object) -> torch.device:
+    """The CPU or GPU of a name, whether this machine has it or not; a map of several is a ModelError."""
+    text = str(name)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):  # MPS has no float64, "meta" no values
+        several = (
+            text in ("auto", "balanced", "sequential") or isinstance(name, Mapping) or "," in text
+        )
         remedy = "; a model runs on one device: give cuda:0, or a smaller dtype" if several else ""
-        raise ModelError(f"device {name!r} is neither 'cpu' nor 'cuda'{remedy}")
-    return torch.device(name)
+        raise ModelError(f"device {text!r:.60} is neither 'cpu' nor 'cuda'{remedy}")
+    return torch.device(text)
 
 
-def check_device(name: str) -> None:
+def check_device(name: object) -> None:
     """Refuse a device that this machine does not have, naming torch's build."""
     device = torch_device(name)
     if device.type != "cuda":
@@ -228,6 +237,11 @@ def outline_of(model: str) -> PreTrainedModel | None:
         config = AutoConfig.for_model(**SHAPES[shape])
     else:
         return None
+    return outline_of_config(config)
+
+
+def outline_of_config(config: PreTrainedConfig) -> PreTrainedModel:
+    """The modules of a configuration's causal language model, without weights."""
     with torch.device("meta"):
         outline: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     return outline

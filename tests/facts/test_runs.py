@@ -15,7 +15,9 @@ from helpers.cli import app
 from helpers.editing.edit import EditError
 from helpers.editing.ft import Ft
 from helpers.facts import Fact, edit_facts, load_edits
+from helpers.facts.benchmark import continuations
 from helpers.facts.compare import compare_edits
+from helpers.models.identity import WeightDigests
 from helpers.scoring.answers import Question, score_answers
 
 FAST = {"layers": [1], "num_steps": 4, "lr": 0.05, "norm_constraint": 0.5}
@@ -125,6 +127,38 @@ def test_a_placebo_is_another_facts_edit(tiny, tmp_path):
     without = edit_facts(lm, alike, editor="ft-m", preset=FAST, placebo=True, tell=lines.append)
     assert without.placebo.empty
     assert any(line.startswith("no placebo") for line in lines)
+
+
+def test_a_second_call_reads_all_weights_a_few_times_an_editor(tiny, tmp_path, monkeypatch):
+    lm = tiny("llama")
+    looks: list[WeightDigests] = []
+    digests = WeightDigests.current
+
+    def noting(weights):
+        looks.append(weights)
+        return digests(weights)
+
+    monkeypatch.setattr(WeightDigests, "current", noting)
+    options = {"preset": FAST, "placebo": True, "results": tmp_path}
+    first = edit_facts(lm, FACTS, editors=["ft-m", "ft-l"], **options)
+    looks.clear()
+    second = edit_facts(lm, FACTS, editors=["ft-m", "ft-l"], **options)
+    assert len(looks) <= 1 + 2 * 3  # of the unedited model; per editor its edits, moments, placebo
+    pd.testing.assert_frame_equal(first.table, second.table)
+    pd.testing.assert_frame_equal(first.placebo, second.placebo)
+
+
+def test_facts_are_kept_one_by_one_and_their_placebos_together(tiny, tmp_path, monkeypatch):
+    """An edit costs most, so that an interruption may cost one; a placebo makes none."""
+    counts: list[int] = []
+
+    def noting(lm, facts, edits, owners):
+        counts.append(len(facts))
+        return continuations(lm, facts, edits, owners)
+
+    monkeypatch.setattr("helpers.facts.benchmark.continuations", noting)
+    edit_facts(tiny("llama"), FACTS, editor="ft-m", preset=FAST, placebo=True, results=tmp_path)
+    assert counts == [1, 2, *[1] * 3, 1, 2]  # unedited, under their own edits, under another's
 
 
 def test_second_moments_are_announced_with_their_time(tiny, tmp_path, monkeypatch):
