@@ -138,6 +138,15 @@ def method_label(method: str) -> str:
     return editor.label + _SUFFIXES[suffix]
 
 
+def method_named(label: str) -> str:
+    """The method that a row or a stored table has this heading of: ``rome+app`` for "ROME+APP"."""
+    for editor in _ROWS:
+        for suffix, ending in _SUFFIXES.items():
+            if label == editor.label + ending:
+                return editor.name + (f"+{suffix}" if suffix else "")
+    raise EditorError(f"no method is labelled {label!r}")
+
+
 def distinct(methods: Iterable[str]) -> list[str]:
     """The methods, by name or by label, without those that make another one's updates by construction.
 
