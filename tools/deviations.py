@@ -28,7 +28,10 @@ from helpers.results.text import in_points
 
 PAGE = REPOSITORY / "docs" / "deviations.md"
 NOTEBOOK = NOTEBOOKS / "09_editors.ipynb"
-_BEGIN, _END = "<!-- made by python -m tools.deviations -->", "<!-- end -->"  # of the notebook's ledger
+_BEGIN, _END = (
+    "<!-- made by python -m tools.deviations -->",
+    "<!-- end -->",
+)  # of the notebook's ledger
 COMMITS = {  # in which the code was read
     "AlphaEdit": "f5248d3",
     "EasyEdit": "14cea82",
@@ -398,7 +401,9 @@ def notebook() -> str:
         if _BEGIN in source:
             before, _, after = source.partition(f"{_BEGIN}\n")
             after = after[after.index(_END) :]
-            cell["source"] = f"{before}{_BEGIN}\n{folded_ledger()}\n{after}".splitlines(keepends=True)
+            cell["source"] = f"{before}{_BEGIN}\n{folded_ledger()}\n{after}".splitlines(
+                keepends=True
+            )
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -96,9 +96,9 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     handles.append(Line2D([], [], color=PLACEBO_COLOUR, marker="x", linestyle="", label="placebo"))
     fig.legend(handles=handles, loc="outside right center", fontsize=7)
     note = (
-        "Means with 95 % intervals of the stored tables; arrows: from an editor to itself with APP or icd. AFF"
-        " and naming are of PEAK-CF, chains and the subject's facts of what each model recalls (with APP fewer of"
-        " its edits), each edit alone. Placebo: another case's edit"
+        "Means with 95 % intervals of the stored tables; arrows: from an editor to itself with APP or icd."
+        " AFF and naming are of PEAK-CF, chains and the subject's facts of what each model recalls (with APP"
+        " fewer of its edits), each edit alone. Placebo: another case's edit"
     )
     words = "; ".join(PACKAGED_WORDS.get(name, name) for name in model_names)
     has_mend = any(method.startswith("mend") for method in ordered)

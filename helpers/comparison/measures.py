@@ -154,7 +154,7 @@ def in_order(rows: Rows) -> list[RowKey]:
 
 
 def settings_of(settings: Mapping[str, Any]) -> list[Any]:
-    """What makes two parts' edits of one method the same: hyperparameters, the wrapped editor's, objectives."""
+    """What makes edits of one method the same: hyperparameters, the wrapped editor's, objectives."""
     base = settings.get("base", {})
     return [
         settings["hyperparameters"],
@@ -168,9 +168,9 @@ def _runs_of(folder: str, dataset: str, further_names: tuple[str, ...] = ()) -> 
     """The runs of a folder on a data set, those under one of our names after the one without."""
     for run in archive(folder).runs():
         name, _, label = run.name.partition("@")
-        if run.about.source.get("dataset") == dataset and name.endswith(f"_{dataset}"):
-            if label in ("", FURTHER_EDITORS, HALF_SHOWN, *further_names):
-                yield run
+        is_of_dataset = run.about.source.get("dataset") == dataset and name.endswith(f"_{dataset}")
+        if is_of_dataset and label in ("", FURTHER_EDITORS, HALF_SHOWN, *further_names):
+            yield run
 
 
 def _recalled_runs() -> Iterator[Run]:

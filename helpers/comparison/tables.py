@@ -27,9 +27,10 @@ from helpers.thinkedit.metrics import DEEP
 from helpers.thinkedit.tables import UNDERTRAINED
 
 NOTE = (
-    "Means with 95 % intervals; ES to ANF, free text and right answers in percent or points; n: cases behind a"
-    " mean. Placebo: each case is under another case's edit. Empty: not stored, or stored of edits with other"
-    " hyperparameters. Information: what a sequence's edit is told, each request once or all of them again"
+    "Means with 95 % intervals; ES to ANF, free text and right answers in percent or points; n: cases behind"
+    " a mean. Placebo: each case is under another case's edit. Empty: not stored, or stored of edits with"
+    " other hyperparameters. Information: what a sequence's edit is told, each request once or all of them"
+    " again"
 )
 
 
@@ -68,7 +69,7 @@ def comparison_table(rows: Rows, *, model: str = "") -> ShownTable:
 
 
 def comparison_values(rows: Rows) -> pd.DataFrame:
-    """The same as numbers, a row an estimate: mean, 95 % interval and n, fractions where tables have percent."""
+    """The same as numbers, a row an estimate: mean, 95 % interval and n; fractions instead of percent."""
     values = []
     for key in in_order(rows):
         for measure in MEASURES:
@@ -93,7 +94,7 @@ def comparison_values(rows: Rows) -> pd.DataFrame:
 
 
 def short_table(rows: Rows, main_model: str) -> pd.DataFrame:
-    """Every plain editor without intervals, one row an editor and model; ``n`` records, ``m`` edits of graphs."""
+    """Every plain editor's means, one row an editor and model; ``n`` records, ``m`` edits of graphs."""
     titles = [measure.name for measure in MEASURES if measure.group == LISTS]
     short_rows: dict[tuple[str, str], dict[str, str]] = {}
     for key, row in rows.items():

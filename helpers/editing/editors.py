@@ -140,11 +140,15 @@ def method_label(method: str) -> str:
 
 def method_named(label: str) -> str:
     """The method that a row or a stored table has this heading of: ``rome+app`` for "ROME+APP"."""
-    for editor in _ROWS:
-        for suffix, ending in _SUFFIXES.items():
-            if label == editor.label + ending:
-                return editor.name + (f"+{suffix}" if suffix else "")
-    raise EditorError(f"no method is labelled {label!r}")
+    method_of_label = {
+        editor.label + ending: f"{editor.name}+{suffix}" if suffix else editor.name
+        for editor in _ROWS
+        for suffix, ending in _SUFFIXES.items()
+    }
+    if label not in method_of_label:
+        hint = did_you_mean(label, method_of_label)
+        raise EditorError(f"no method has the label {label!r}{hint}: publish its table again")
+    return method_of_label[label]
 
 
 def distinct(methods: Iterable[str]) -> list[str]:

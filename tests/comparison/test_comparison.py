@@ -20,11 +20,15 @@ from helpers.comparison.measures import (
 from helpers.comparison.params import ComparisonParams
 from helpers.comparison.tables import comparison_table, comparison_values, row_label, short_table
 from helpers.editing.editors import EDITORS, EditorError, method_label, method_named
+from helpers.editing.held_out import check_held_out
+from helpers.editing.presets import read_hyperparameters
+from helpers.editing.request import EditRequest
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import NOTEBOOKS, PARAMS
 from helpers.peak.metrics import metrics_table
 from helpers.results.archive import About, Archive, archive
 from helpers.results.statistics import Estimate
+from helpers.thinkedit.knowgic import load_edited_graphs
 from helpers.thinkedit.metrics import DEEP, OWN
 from helpers.values import params_of
 
@@ -133,7 +137,7 @@ def test_labels_are_methods_and_back():
             if editor.loss or not suffix:
                 method = editor.name + suffix
                 assert method_named(method_label(method)) == method
-    with pytest.raises(EditorError, match="no method is labelled 'ROME-2'"):
+    with pytest.raises(EditorError, match="no method has the label 'ROME-2'"):
         method_named("ROME-2")
     assert row_label(RowKey("m", "ft-bf", placebo=True)) == "FT-BF, placebo"
     assert RowKey("m", "ft-bf").information == "all"
@@ -173,7 +177,7 @@ def test_the_front_has_a_point_for_each_row_and_arrows_to_objectives():
     }
     with_app = [key for key in naming if key.method.endswith("+app")]
     assert len(with_app) > 3
-    assert len(panels[0].texts) == len(with_app)  # an arrow each
+    assert len(panels[0].texts) == len(with_app) + 1  # an arrow each, and where better is
     plt.close(fig)
 
 
@@ -191,6 +195,20 @@ def test_a_params_file_asks_for_a_run_that_can_be_made(file, tmp_path, monkeypat
     assert str(file.relative_to(PARAMS.parent)) in file.read_text("utf-8")
     has_icd = any(method.endswith("+icd") for method in params.methods)
     assert has_icd == params.values["shown_half"] == (behind.label == "shown")
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if "_recalled" in file.stem], ids=lambda path: path.stem
+)
+def test_no_edit_of_a_recalled_fact_is_one_that_its_editor_measures_on(file):
+    """Such a request is refused, and the whole run with it."""
+    values = read_params(file)
+    edits = load_edited_graphs(values["dataset"])[: values["records"]]
+    requests = [EditRequest(edit.subject, edit.prompt, edit.new) for edit in edits]
+    for method in values["methods"]:
+        hyperparameters = read_hyperparameters(method, values["model"], values["preset"])
+        if count := hyperparameters.measured_requests:
+            check_held_out(requests, count)
 
 
 def test_records_and_edits_are_those_that_were_asked_for():
