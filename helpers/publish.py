@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from helpers import UserError
 from helpers.params import notebook_of, read_params
@@ -39,8 +41,9 @@ def publish(
     """Compute what is missing of a params file's run, write its tables, and return their folder.
 
     Args:
-        file: of a notebook that ``PUBLISHED`` lists.
-        name: labels the run besides its model and data; a run on data of one's own needs one.
+        file: of a notebook that ``PUBLISHED`` lists, or of 09, whose runs are theirs (``run_behind``).
+        name: labels the run besides its model and data; a run on data of one's own needs one, and notebook
+            09's have one by default.
         from_store_only: write what is computed already, and make no edit.
         data: the folder of all archives.
     """
@@ -51,22 +54,35 @@ def publish(
         )
     params = read_params(file)
     notebook = notebook_of(file)
-    if notebook.stem not in PUBLISHED:
-        raise UserError(f"{file}: published are those of notebooks 02 to 06")
-    archive_name, module = PUBLISHED[notebook.stem]
-    for parameter, published_instead in OF_A_PARAMETER.items():
-        if params.get(parameter):
-            archive_name, module = published_instead
-    if room := benchmark_room(notebook, params):
-        archive_name, module = room, f"{room}.publish"
     with chdir(REPOSITORY):  # from where the notebooks read paths as well
-        params_of(notebook, params).check(file, published=False)
+        notebook_params = params_of(notebook, params)
+        behind = notebook_params.run_behind()
+        if notebook.stem not in PUBLISHED and behind is None:
+            raise UserError(f"{file}: published are those of notebooks 02 to 06 and 09")
+        notebook_params.check(file, published=False)
         data_names = [str(params.get(key)) for key in ("dataset", "source", "benchmark")]
         if not name and any(Path(data_name.partition("[")[0]).exists() for data_name in data_names):
             raise UserError(f"{file}: for data of your own, name the run with --name")
+        label = name
+        if behind is not None:
+            notebook = notebook.with_stem(behind.notebook_name)
+            params = behind.values
+            label = name or behind.label
+        archive_name, module = _published_by(notebook, params)
         publication = import_module(f"helpers.{module}").publication(params)
-        archive = Archive(data / archive_name, label=name)
+        archive = Archive(data / archive_name, label=label)
         run_folder = publish_parts(publication, archive, from_store_only=from_store_only)
     if data == DATA:
         write_list()
     return run_folder
+
+
+def _published_by(notebook: Path, params: Mapping[str, Any]) -> tuple[str, str]:
+    """The archive of a notebook's run with these parameters, and the module that lists its parts."""
+    archive_and_module = PUBLISHED[notebook.stem]
+    for parameter, published_instead in OF_A_PARAMETER.items():
+        if params.get(parameter):
+            archive_and_module = published_instead
+    if room := benchmark_room(notebook, params):
+        return room, f"{room}.publish"
+    return archive_and_module

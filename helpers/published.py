@@ -14,6 +14,8 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
+from helpers.comparison.measures import Rows, stored_rows
+from helpers.comparison.tables import comparison_table, comparison_values
 from helpers.costs.held_out_answers import held_out_table
 from helpers.costs.leaks import leak_table
 from helpers.costs.strength import matched_table
@@ -44,7 +46,6 @@ from helpers.peak.tables import (
     caption_of,
     editing_table,
     paper_setting,
-    run_table,
     scores_of,
     unedited,
 )
@@ -83,9 +84,12 @@ _KEYS = (
     "state",
     "subtask",
     "field",
-    "measure",
     "set",
     "step",
+    "edit",
+    "answers",
+    "information",
+    "cases",
 )
 
 
@@ -196,19 +200,10 @@ def _success_and_damage(run: Run, *, paper_table: str) -> ShownTable:
     return _beside(by_record, papers, *method_notes(run))
 
 
-def _every_editor(*runs: Run) -> ShownTable:
-    """All methods of all runs, below each other by model."""
-    tables = []
-    notes: list[str] = []
-    for run in runs:
-        shown = run_table(run, method_metrics(scores_of(run)))
-        model_name = run.about.source["model"]
-        # Counts that differ between models are in the cells, not in the titles.
-        titles = [str(column).partition(" (n=")[0] for column in shown.table]
-        tables.append(shown.table.set_axis(titles, axis=1).assign(model=model_name))
-        notes.append(f"{model_name}: {shown.note}" if shown.note else "")
-    rows = pd.concat(tables).reset_index().set_index(["model", "method"])
-    return with_note(rows.fillna(""), *notes)
+def _every_editor(*runs: Run, table_of: Callable[[Rows], AnyTable]) -> AnyTable:
+    """A table of the comparison of editors, of the models that these runs are of."""
+    models = {run.about.source["model"] for run in runs}
+    return table_of({key: row for key, row in stored_rows().items() if key.model in models})
 
 
 def _objectives(run: Run) -> ShownTable:
@@ -346,7 +341,14 @@ TABLES = {
         partial(_success_and_damage, paper_table="peak_table_9"),
     ),
     "editors": _peak(
-        "All methods of all models on PEAK-CF, in percent", _every_editor, several=True
+        "Every editor on every measure: PEAK-CF, generated text, what each model recalls, ability, costs",
+        partial(_every_editor, table_of=comparison_table),
+        several=True,
+    ),
+    "editors_values": _peak(
+        "The same as numbers, a row an estimate; fractions in the place of percent",
+        partial(_every_editor, table_of=comparison_values),
+        several=True,
     ),
     "counterfact": PublishedTable(
         "CounterFact's metrics, next to GPT-2 XL (ROME, Table 4)",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from helpers import UserError
 from helpers.editing.build import check_method
@@ -35,6 +35,7 @@ PARAMS_CLASSES = {
     "05_klob_localisation": ("klob.params", "KlobParams"),
     "06_thinkedit_case_study": ("thinkedit.params", "ThinkEditParams"),
     "07_explorer": ("explorer.params", "ExplorerParams"),
+    "09_editors": ("comparison.params", "ComparisonParams"),
 }
 
 # Data set in the place of a PEAK one in a params file of notebook 03: the room of its benchmark, whose
@@ -45,6 +46,14 @@ BENCHMARKS = {"counterfact": "counterfact", "counterfact-val": "counterfact"}
 def at_least(least: float, *names: str) -> ValueChecks:
     """Checks that the numbers of these names are not below ``least``."""
     return {name: partial(check_range, name, least=least) for name in names}
+
+
+class RunBehind(NamedTuple):
+    """A run of another notebook, which a params file asks for."""
+
+    notebook_name: str
+    values: dict[str, Any]  # of that notebook's parameters
+    label: str  # that it is published under by default
 
 
 class NotebookParams:
@@ -74,6 +83,10 @@ class NotebookParams:
     def needed_lists(self) -> tuple[str, ...]:
         """Parameters that must list something."""
         return ()
+
+    def run_behind(self) -> RunBehind | None:
+        """The run of another notebook that is published for this one; None: the notebook's own."""
+        return None
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
         """Checks of values next to others, for values that are right by themselves."""

@@ -13,6 +13,7 @@ import pytest
 
 from helpers.behaviour.agreement import app_cost_table, by_state
 from helpers.behaviour.prediction import predictor_table
+from helpers.comparison.measures import NAMING, RowKey, stored_rows
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
@@ -30,8 +31,10 @@ from helpers.peak.metrics import method_metrics
 from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
-from helpers.results.text import Evidence, corrected_verdicts
+from helpers.results.text import Evidence, corrected_verdicts, in_points, with_interval
 from helpers.thinkedit import links
+from helpers.thinkedit.metrics import DEEP, OWN
+from helpers.thinkedit.tables import difference_table, split_app, terms_of_runs
 
 EDITORS = ("ft-m", "rome")  # of notebook 04
 
@@ -427,3 +430,84 @@ def test_two_ways_to_break_a_graph_in_notebook_06():
     assert later_links == ["0.67 [0.58, 0.75]", "0.75 [0.65, 0.83]"]
     assert "ROME's later links on Qwen2.5-Coder fall from 0.75 to 0.58" in text
     assert qwen.loc["rome", "all links, pooled"].endswith("0.58 of 354")
+
+
+def test_every_editor_of_notebook_09():
+    text, rows = text_of("09"), stored_rows()
+    small = {
+        (key.method, key.placebo): row.estimates
+        for key, row in rows.items()
+        if key.model == "smollm2-135m" and not key.half_shown
+    }
+    plain = {m: e for (m, placebo), e in small.items() if "+" not in m and not placebo}
+    assert "95 % or more for every plain editor but KN (41.3 [31.7, 52.0]) and R-ROME (77.1" in text
+    below = {m for m, e in plain.items() if "ES" in e and e["ES"].mean < 0.95}
+    assert below == {"kn", "r-rome"}
+    assert in_points(plain["kn"]["ES"]) == "41.3 [31.7, 52.0]"
+
+    assert (
+        "after 49.3 % of MEMIT's and AlphaEdit's edits, 38.0 % of ROME's, 24.7 % of FT-M's" in text
+    )
+    named = {m: f"{100 * e[NAMING].mean:.1f}" for m, e in plain.items() if NAMING in e}
+    most = max(e[NAMING].mean for e in plain.values() if NAMING in e)
+    assert {m for m, e in plain.items() if NAMING in e and e[NAMING].mean == most} == {
+        "memit",
+        "alphaedit",
+    }
+    assert [named[m] for m in ("memit", "rome", "ft-m", "ft-l", "kn")] == [
+        "49.3",
+        "38.0",
+        "24.7",
+        "12.7",
+        "0.0",
+    ]
+    assert "Plain ones lose 36.9 % (MEND) to 87.6 % (ROME)" in text
+    forgotten = {m: plain[m]["AFF"].mean for m in ("ft-l", "ft-m", "kn", "memit", "mend", "rome")}
+    assert (min(forgotten, key=forgotten.get), max(forgotten, key=forgotten.get)) == (
+        "mend",
+        "rome",
+    )
+    lowest = min(
+        (key for key in small if "AFF" in small[key] and not key[1]),
+        key=lambda key: small[key]["AFF"].mean,
+    )
+    assert (lowest[0], in_points(small[lowest]["AFF"])) == ("ft-m+app", "18.1 [9.9, 30.6]")
+
+    assert (
+        "leave 0.02 to 0.06 of the probability of the subject's other facts, and 0.88 to 0.95"
+        in text
+    )
+    family = [plain[m] for m in ("rome", "memit", "alphaedit", "rect")]
+    assert [f"{end(e[OWN].mean for e in family):.2f}" for end in (min, max)] == ["0.02", "0.06"]
+    assert [f"{end(e[DEEP].mean for e in family):.2f}" for end in (min, max)] == ["0.88", "0.95"]
+    assert (
+        "0.88 and 0.66 of the subject's facts are left, against 0.98 and 0.96 for MEMIT and" in text
+    )
+    under_placebo = [small[m, True][OWN].mean for m in ("ft-m", "mend", "memit", "rome")]
+    assert [f"{mean:.2f}" for mean in under_placebo] == ["0.88", "0.66", "0.98", "0.96"]
+    assert "all four intervals include zero" in text
+    exam = [e["right answers"] for e in plain.values() if "right answers" in e]
+    assert len(exam) == 4
+    assert all(change.low < 0 < change.high for change in exam)
+    assert with_interval(plain["ft-m"]["perplexity"], digits=3) == "1.002 [1.001, 1.003]"
+    assert DEEP not in rows[RowKey("qwen2.5-coder-1.5b", "rome")].estimates
+
+
+def test_app_on_the_same_edits_in_notebook_09():
+    names = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-1.5b")
+    runs = tuple(archive("thinkedit").get(f"{name}_recalled-{name}") for name in names)
+    without_app, with_app = split_app(terms_of_runs(runs))
+    measures = (OWN, "IFR", "CKP", DEEP)
+    table = difference_table(with_app, without_app, mode="independent", measures=measures).table
+    assert "All 16 tests hold after the correction" in text_of("09")
+    assert len(table) == 16
+    is_deep = table["measure"] == DEEP
+    assert set(table.loc[is_deep, "Holm"]) == {"less"}
+    assert set(table.loc[~is_deep, "Holm"]) == {"more"}
+    memit = table.query("model == 'smollm2-135m' and method == 'memit'").set_index("measure")
+    assert memit["difference"].tolist() == [
+        "+0.33 [+0.19, +0.44]",
+        "+0.49 [+0.38, +0.57]",
+        "+0.08 [+0.01, +0.14]",
+        "-0.55 [-0.72, -0.36]",
+    ]

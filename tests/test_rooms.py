@@ -17,7 +17,7 @@ ORDER = [
     *("paths", "processes", "kept", "records", "params", "fetch"),
     *("models", "locating", "editing", "scoring"),
     *("samples", "results", "triples", "values", *PAPERS, "behaviour", "costs"),
-    *("facts", "gates", "lifelong", "bridges", "explorer", "sweeps"),
+    *("facts", "gates", "comparison", "lifelong", "bridges", "explorer", "sweeps"),
 ]
 # (paper, paper it imports from): the reason.
 ALLOWED: dict[tuple[str, str], str] = {}

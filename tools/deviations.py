@@ -1,4 +1,5 @@
-"""``python -m tools.deviations``: write docs/deviations.md, what public code does differently from its paper.
+"""``python -m tools.deviations``: write docs/deviations.md, what public code does differently from its paper,
+and its short form in notebook 09.
 
 A record has the switch that repeats the difference here, a field and its value in the editor's
 hyperparameters, where there is one, and what it changes in our numbers.
@@ -20,15 +21,21 @@ from helpers.editing.identities import IDENTITIES
 from helpers.editing.interventions import LowRank
 from helpers.editing.rect_prune import keep_largest, restrain
 from helpers.editing.ultraedit import TokenStatistics
-from helpers.paths import REPOSITORY, write_whole
+from helpers.paths import NOTEBOOKS, REPOSITORY, write_whole
 from helpers.results.archive import archive
 from helpers.results.statistics import paired
 from helpers.results.text import in_points
 
 PAGE = REPOSITORY / "docs" / "deviations.md"
+NOTEBOOK = NOTEBOOKS / "09_editors.ipynb"
+_BEGIN, _END = (
+    "<!-- made by python -m tools.deviations -->",
+    "<!-- end -->",
+)  # of the notebook's ledger
 COMMITS = {  # in which the code was read
     "AlphaEdit": "f5248d3",
     "EasyEdit": "14cea82",
+    "ENCORE": "b87d96d",
     "GRACE": "f674183",
     "IKE": "da58c84",
     "LocFT-BF": "51db785",
@@ -230,6 +237,23 @@ DEVIATIONS = (
         Switch("nas", "skip_long", True),
     ),
     Deviation(
+        "ENCORE",
+        "A vector is done once its target is the most probable answer in every sampled context.",
+        "The code counts tokens that are the most probable ones and compares their number with 5, the number"
+        " of its contexts, so that a target of two tokens stops half-way or never; the bare prompt is left"
+        " out.",
+        ("ENCORE",),
+        NEVER,
+    ),
+    Deviation(
+        "ENCORE",
+        "The keys of earlier edits enter the solve.",
+        "They are those of the solve, read before later layers were written, and are kept for as long as the"
+        " program runs, not for one sequence.",
+        ("ENCORE",),
+        NEVER,
+    ),
+    Deviation(
         "FT-L",
         "The loss is the target's negative log-likelihood.",
         "All of the target's tokens are read from the one distribution after the prompt.",
@@ -369,6 +393,36 @@ def _table(rows: Iterable[Deviation]) -> list[str]:
     return lines
 
 
+def notebook() -> str:
+    """Notebook 09 with a short form of the ledger, folded."""
+    content = json.loads(NOTEBOOK.read_text("utf-8"))
+    for cell in content["cells"]:
+        source = "".join(cell["source"])
+        if _BEGIN in source:
+            before, _, after = source.partition(f"{_BEGIN}\n")
+            after = after[after.index(_END) :]
+            cell["source"] = f"{before}{_BEGIN}\n{folded_ledger()}\n{after}".splitlines(
+                keepends=True
+            )
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def folded_ledger() -> str:
+    """What public code does, a line a record, to be opened by a reader."""
+    lines = [
+        f"<details><summary><b>The ledger in short</b> ({len(DEVIATIONS)} records)</summary>",
+        "",
+        "| method | in public code | read in | repeated here |",
+        "|---|---|---|---|",
+    ]
+    for row in DEVIATIONS:
+        repeated = row.repeated.words if isinstance(row.repeated, Switch) else row.repeated
+        lines.append(f"| {row.method} | {row.code} | {row.source} | {repeated} |")
+    return "\n".join([*lines, "", "</details>"])
+
+
 if __name__ == "__main__":
     write_whole(PAGE, page())
+    write_whole(NOTEBOOK, notebook())
     print(PAGE)
+    print(NOTEBOOK)

@@ -114,6 +114,17 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     comparisons = comparisons.sort_values("sum_after", kind="stable")
     most_probable = comparisons.groupby(["case_id", "role", "prompt_index"])["list"].last()
     is_right = most_probable == most_probable.index.get_level_values("role").map(_RIGHT)
+    by_scorer: list[pd.DataFrame | pd.Series] = [
+        token_shares.unstack().rename(columns=_TOKENS),
+        probabilities,
+        is_right.groupby(["case_id", "role"]).mean().unstack(),
+        naming_shares(answers_named),
+    ]
+    return metrics.join(by_scorer)
+
+
+def naming_shares(answers_named: pd.DataFrame) -> pd.DataFrame:
+    """Share of a record's responses that name o*, a row a record, a column a scorer of ``GENERATED``."""
     answers_with_hits = answers_named.assign(hit=answers_named["list"] == "target")
     hits_of_responses = (
         answers_with_hits.groupby(["case_id", "form", "sample"])["hit"].any().reset_index()
@@ -121,13 +132,7 @@ def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame
     response_kinds = hits_of_responses["form"] + np.where(
         hits_of_responses["sample"] > 0, ", sampled", ", greedy"
     )
-    by_scorer: list[pd.DataFrame | pd.Series] = [
-        token_shares.unstack().rename(columns=_TOKENS),
-        probabilities,
-        is_right.groupby(["case_id", "role"]).mean().unstack(),
-        hits_of_responses.groupby(["case_id", response_kinds])["hit"].mean().unstack(),
-    ]
-    return metrics.join(by_scorer)
+    return hits_of_responses.groupby(["case_id", response_kinds])["hit"].mean().unstack()
 
 
 def lists_in_text(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from helpers.results.archive import Run, TableKey
 from helpers.results.benchmark import evaluation_part
 from helpers.results.evaluation import Asked
 from helpers.results.publish import Part
-from helpers.results.statistics import Estimate, mean_interval, paired
+from helpers.results.statistics import Contrast, Estimate, mean_interval, paired
 from helpers.results.text import in_points, with_interval
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import mentions
@@ -126,30 +126,39 @@ def mean_scores(run: Run, key: TableKey) -> pd.DataFrame:
 def perplexity_cells(text: str, means: pd.DataFrame) -> dict[str, str]:
     """Perplexity of a text's passages before → after, and the ratio with its interval."""
     before, after = -means["before"], -means["after"]
-    change = mean_interval(after - before)
-    low, high = np.exp([change.low, change.high])
-    ratio = Estimate(np.exp(change.mean), low, high, change.n)
     return {
         f"perplexity, {text}": f"{np.exp(before.mean()):.1f} → {np.exp(after.mean()):.1f}",
-        f"ratio, {text}": with_interval(ratio, digits=3),
+        f"ratio, {text}": with_interval(perplexity_ratio(means), digits=3),
     }
+
+
+def perplexity_ratio(means: pd.DataFrame) -> Estimate:
+    """Perplexity of passages after edits, divided by that before."""
+    change = mean_interval(means["before"] - means["after"])
+    mean, low, high = np.exp([change.mean, change.low, change.high])
+    return Estimate(float(mean), float(low), float(high), change.n)
 
 
 def right_answer_cells(means: pd.DataFrame) -> dict[str, str]:
     """Percent of the questions whose first answer has the highest score, before → after, and the change."""
-    record_levels = [level for level in means.index.names if level in ("case_id", "relation")]
-
-    def shares_of(moment: str) -> pd.Series:
-        """Share of each record's questions that are answered right."""
-        most_probable = means[moment].unstack("answer_index").idxmax(axis=1)
-        return most_probable.eq(0).astype(float).groupby(level=record_levels).mean()
-
-    before, after = shares_of("before"), shares_of("after")
-    change = paired(before, after, "fraction").difference
+    before, after = (right_answer_shares(means, moment).mean() for moment in ("before", "after"))
     return {
-        "right answers": f"{100 * before.mean():.1f} → {100 * after.mean():.1f}",
-        "change": in_points(change, signed=True),
+        "right answers": f"{100 * before:.1f} → {100 * after:.1f}",
+        "change": in_points(right_answer_change(means).difference, signed=True),
     }
+
+
+def right_answer_change(means: pd.DataFrame) -> Contrast:
+    """Share of right answers after edits minus that before."""
+    before, after = (right_answer_shares(means, moment) for moment in ("before", "after"))
+    return paired(before, after, "fraction")
+
+
+def right_answer_shares(means: pd.DataFrame, moment: str) -> pd.Series:
+    """Share of each record's questions that are answered right at a moment, ``before`` or ``after``."""
+    record_levels = [level for level in means.index.names if level in ("case_id", "relation")]
+    most_probable = means[moment].unstack("answer_index").idxmax(axis=1)
+    return most_probable.eq(0).astype(float).groupby(level=record_levels).mean()
 
 
 def _named(question: Question, subjects: set[str]) -> bool:

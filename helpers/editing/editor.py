@@ -35,7 +35,6 @@ class Editor(ABC):
     name: str  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other edits
     grouped: ClassVar[bool] = False  # the bare prompt weighs as all contexts
-    sees_all: ClassVar[bool] = False  # of a sequence's requests at once: it has no turns
     lm: LanguageModel
     hyperparameters: Hyperparameters
     app: App | None
@@ -75,6 +74,16 @@ class Editor(ABC):
         if self.icd:
             return f"{name}+icd"
         return name if self.targets == "new" else f"{name}+{self.targets}"
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether a sequence's edit sees all requests at once (``EDITORS``): it has no turns."""
+        rows = [row for row in EDITORS.values() if row.section == self.name]
+        return any(row.information == "all" for row in rows)
+
+    def as_trained(self, request: EditRequest) -> EditRequest:
+        """The request as its objective reads it: an editor may leave out training probes."""
+        return request
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> Sequence[Edit]:
@@ -146,6 +155,10 @@ class Wrapper(Editor):
         self.lm, self.app, self.icd = self.base.lm, self.base.app, self.base.icd
         self.targets = self.base.targets
 
+    def as_trained(self, request: EditRequest) -> EditRequest:
+        """The base editor's."""
+        return self.base.as_trained(request)
+
     @abstractmethod
     def changed(self, edit: WeightEdit) -> WeightEdit:
         """The base editor's edit, made on the unedited model, as this editor leaves it."""
@@ -177,6 +190,10 @@ class Memoised(Editor):
     def __post_init__(self) -> None:
         self.lm, self.app, self.icd = self.base.lm, self.base.app, self.base.icd
         self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
+
+    def as_trained(self, request: EditRequest) -> EditRequest:
+        """The base editor's."""
+        return self.base.as_trained(request)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
         """The base editor's independent edits, each made once, whatever it is asked for with."""

@@ -138,6 +138,19 @@ def method_label(method: str) -> str:
     return editor.label + _SUFFIXES[suffix]
 
 
+def method_named(label: str) -> str:
+    """The method that a row or a stored table has this heading of: ``rome+app`` for "ROME+APP"."""
+    method_of_label = {
+        editor.label + ending: f"{editor.name}+{suffix}" if suffix else editor.name
+        for editor in _ROWS
+        for suffix, ending in _SUFFIXES.items()
+    }
+    if label not in method_of_label:
+        hint = did_you_mean(label, method_of_label)
+        raise EditorError(f"no method has the label {label!r}{hint}: publish its table again")
+    return method_of_label[label]
+
+
 def distinct(methods: Iterable[str]) -> list[str]:
     """The methods, by name or by label, without those that make another one's updates by construction.
 

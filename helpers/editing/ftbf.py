@@ -62,7 +62,6 @@ class FtBf(Ft):
     hyperparameters: FtBfHyperparameters
     seed: int = 0  # of the order of requests
     name = "ftbf"
-    sees_all = True
 
     def settings(self) -> dict[str, Any]:
         """Also the seed."""

@@ -11,8 +11,9 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,11 +37,33 @@ from helpers.models.tokens import ids_of_prompts
 
 
 class GatedEdit(Edit):
-    """A ``gate`` at one module of the model with this ``fingerprint``; the fields are its classes'."""
+    """A ``gate`` at one module of the model with this ``fingerprint``; the fields are its classes'.
 
+    Other fields that a class has, as JSON values, are kept with the edit.
+    """
+
+    gate_class: ClassVar[type[Gate]]
     module_name: str
     gate: Gate
     fingerprint: str
+
+    def contents(self) -> tuple[dict[str, Tensor], Any]:
+        """The gate's tensors; its other values and the edit's, by field name."""
+        of_edit = {
+            name: value for name, value in vars(self).items() if name not in ("gate", "diagnostics")
+        }
+        return self.gate.tensors(), {**of_edit, **self.gate.other_fields()}
+
+    @classmethod
+    def from_contents(
+        cls, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
+    ) -> Self:
+        """The edit whose ``contents`` these are."""
+        names_of_gate = {field.name for field in dataclass_fields(cls.gate_class)}  # type: ignore[arg-type]
+        of_gate = {name: value for name, value in fields.items() if name in names_of_gate}
+        of_edit = {name: value for name, value in fields.items() if name not in names_of_gate}
+        gate = cls.gate_class(**tensors, **of_gate)
+        return cls(gate=gate, diagnostics=diagnostics, **of_edit)  # type: ignore[call-arg]
 
     def interventions(self) -> Mapping[str, Sequence[Gate]]:
         """The gate at its module."""
@@ -107,7 +130,6 @@ class GatedEditor(Editor, Generic[Gated]):
     hyperparameters: LayerHyperparameters
     progress: bool
     edit_class: type[Gated]
-    gate_class: type[Gate]
     app = None
 
     def __post_init__(self) -> None:
@@ -144,7 +166,7 @@ class GatedEditor(Editor, Generic[Gated]):
 
     def queries(self, prompts: Sequence[str]) -> Tensor:
         """What the gate is asked with about prompts of the unedited model [prompts, in]."""
-        return queries_of_prompts(self.lm, prompts, self.module_name, self.gate_class)
+        return queries_of_prompts(self.lm, prompts, self.module_name, self.edit_class.gate_class)
 
     @cached_property
     def background_queries(self) -> Tensor:

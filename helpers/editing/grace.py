@@ -23,7 +23,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -81,28 +81,11 @@ class Codebook(GatedEdit):
     fingerprint: str
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "codebook"
+    gate_class: ClassVar[type[Gate]] = NearestKey
 
-    def contents(self) -> tuple[dict[str, Tensor], Any]:
-        """The gate's tensors; module, targets and fingerprint."""
-        fields = {
-            "module_name": self.module_name,
-            "targets": [list(ids) for ids in self.targets],
-            "fingerprint": self.fingerprint,
-        }
-        return self.gate.tensors(), fields
-
-    @classmethod
-    def from_contents(
-        cls, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
-    ) -> Self:
-        """The edit whose ``contents`` these are."""
-        return cls(
-            module_name=fields["module_name"],
-            gate=NearestKey(**tensors),
-            targets=tuple(tuple(ids) for ids in fields["targets"]),
-            fingerprint=fields["fingerprint"],
-            diagnostics=diagnostics,
-        )
+    def __post_init__(self) -> None:
+        # A file has lists.
+        object.__setattr__(self, "targets", tuple(tuple(ids) for ids in self.targets))
 
 
 @dataclass(frozen=True)
@@ -163,7 +146,6 @@ class Grace(GatedEditor[Codebook]):
     progress: bool = False
     name = "grace"
     edit_class = Codebook
-    gate_class = NearestKey
 
     def settings(self) -> dict[str, Any]:
         """Also the seed of the values."""

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from helpers.editing.contexts import BARE, ContextTemplates
 from helpers.editing.emmet import Emmet, EmmetHyperparameters
+from helpers.editing.ft import Ft, FtHyperparameters
+from helpers.editing.ftbf import FtBf, FtBfHyperparameters
 from helpers.editing.interventions import LowRank
 from helpers.editing.key_history import KeyHistory, remember
 from helpers.editing.memit import (
@@ -27,9 +29,12 @@ from helpers.editing.memit import (
     SpreadingEditor,
 )
 from helpers.editing.moments import SecondMoment
+from helpers.editing.rect_prune import Prune, PruneHyperparameters
+from helpers.editing.request import EditRequest
 from helpers.editing.rome import Rome, RomeHyperparameters
 from helpers.editing.ultraedit import change_of_tokens
 from helpers.editing.vector import Vector
+from helpers.editing.weight_edit import WeightEdit, only_weights
 from helpers.models import LanguageModel
 
 SIZE_IN, SIZE_OUT, EDITS = 24, 10, 5  # f, d and n of the made-up problem
@@ -43,6 +48,7 @@ _VECTOR: dict[str, Any] = {
     "context_template_length_params": (),
 }
 _CONTEXTS = ContextTemplates(((BARE,),))
+_REQUEST = EditRequest("Mars", "{} is a planet near", "Venus")
 
 
 class Problem(NamedTuple):
@@ -192,6 +198,46 @@ def ultraedit_orthogonal_tokens(_: LanguageModel) -> float:
     )
 
 
+def _memit_on_model(lm: LanguageModel, **settings: bool) -> Memit:
+    """MEMIT at the first layer of a model, with the unit matrix as its second moment."""
+    moment = torch.eye(lm.layout.intermediate_size)
+    moments = {0: SecondMoment(moment, 100, 0, lm.fingerprint, "made up")}
+    hyperparameters = MemitHyperparameters(**_VECTOR, mom2_update_weight=2.0, **settings)
+    return Memit(lm, hyperparameters, _CONTEXTS, moments)
+
+
+def _difference_of_edits(one_edit: WeightEdit, other_edit: WeightEdit) -> float:
+    """The largest relative difference of the edits' deltas."""
+    return max(
+        relative_difference(delta.dense(), other_edit[name].dense())
+        for name, delta in one_edit.items()
+    )
+
+
+def accumulated_memit_alone_is_memit(lm: LanguageModel) -> float:
+    """The first edit of a sequence that accumulates, and MEMIT's."""
+    (first_edit,) = _memit_on_model(lm, accumulate=True).edit_sequentially([_REQUEST])
+    (edit,) = _memit_on_model(lm).edit([_REQUEST])
+    return _difference_of_edits(only_weights(first_edit, "an identity"), edit)
+
+
+def prune_alone_is_memit(lm: LanguageModel) -> float:
+    """PRUNE's edit alone, and that of MEMIT, its base."""
+    memit = _memit_on_model(lm)
+    (edit,) = memit.edit([_REQUEST])
+    (restrained_edit,) = Prune(memit, PruneHyperparameters()).edit([_REQUEST])
+    return _difference_of_edits(restrained_edit, edit)
+
+
+def one_request_of_ft_bf_is_ft_m(lm: LanguageModel) -> float:
+    """FT-BF's joint edit of one request, and FT-M's with the end of the text."""
+    settings: dict[str, Any] = {"layers": (0,), "num_steps": 3, "lr": 1e-3, "eos": True}
+    ft_m = Ft(lm, FtHyperparameters(**settings, objective="target_new"))
+    (edit,) = ft_m.edit([_REQUEST])
+    joint_edit = FtBf(lm, FtBfHyperparameters(**settings)).edit_jointly([_REQUEST])
+    return _difference_of_edits(joint_edit, edit)
+
+
 @dataclass(frozen=True)
 class Identity:
     """Two sides, and how far apart they are allowed to be; ``differs``: how far they must be at least."""
@@ -202,6 +248,12 @@ class Identity:
     measure: Callable[[LanguageModel], float]
     tolerance: float = 1e-9
     differs: float | None = None
+    rows: str = ""  # of a comparison of editors, which are therefore one method or not
+
+    @property
+    def test(self) -> str:
+        """The unit test that holds it."""
+        return f"test_identities.py::test_what_is_called_one_method_is_one[{self.name}]"
 
     def holds(self, difference: float) -> bool:
         """Whether a measured difference is what the identity, or its denial, says."""
@@ -210,32 +262,103 @@ class Identity:
 
 IDENTITIES = (
     Identity(
-        "rome", "ROME, one edit, bare key", "EMMET (e = 0), one edit", rome_is_emmet, tolerance=1e-6
+        "rome",
+        "ROME, one edit, bare key",
+        "EMMET (e = 0), one edit",
+        rome_is_emmet,
+        tolerance=1e-6,
+        rows="ROME and EMMET, but for EMMET's key, which is a mean over contexts",
     ),
-    Identity("emmet", "EMMET as shipped (e > 0)", "MEMIT on one layer, λ = e w", emmet_is_memit),
-    Identity("memit-seq", "MEMIT, accumulated sequence", "joint edit", accumulated_memit_is_joint),
-    Identity("memit", "MEMIT, sequence", "joint edit", memoryless_memit_is_joint, differs=1e-2),
-    Identity("alphaedit", "AlphaEdit, sequence with its cache", "joint edit", alphaedit_is_joint),
+    Identity(
+        "emmet",
+        "EMMET as shipped (e > 0)",
+        "MEMIT on one layer, λ = e w",
+        emmet_is_memit,
+        rows="EMMET with e > 0 is MEMIT, so only e = 0 has a row",
+    ),
+    Identity(
+        "memit-seq-1",
+        "MEMIT, accumulated, first edit",
+        "MEMIT, edit alone",
+        accumulated_memit_alone_is_memit,
+        tolerance=1e-6,
+        rows="alone: MEMIT and MEMIT accumulated",
+    ),
+    Identity(
+        "prune-1",
+        "PRUNE, edit alone",
+        "MEMIT, edit alone",
+        prune_alone_is_memit,
+        tolerance=1e-6,
+        rows="alone: MEMIT and PRUNE, as long as no singular value exceeds the matrix's largest",
+    ),
+    Identity(
+        "ft-bf-1",
+        "FT-BF, one request",
+        "FT-M with eos, one request",
+        one_request_of_ft_bf_is_ft_m,
+        tolerance=1e-4,
+        rows="alone: FT-BF and FT-M, but for the end of the text in FT-BF's target",
+    ),
+    Identity(
+        "memit-seq",
+        "MEMIT, accumulated sequence",
+        "joint edit",
+        accumulated_memit_is_joint,
+        rows="in sequence: MEMIT accumulated and MEMIT jointly, for fixed keys and values",
+    ),
+    Identity(
+        "memit",
+        "MEMIT, sequence",
+        "joint edit",
+        memoryless_memit_is_joint,
+        differs=1e-2,
+        rows="in sequence: MEMIT is a method of its own",
+    ),
+    Identity(
+        "alphaedit",
+        "AlphaEdit, sequence with its cache",
+        "joint edit",
+        alphaedit_is_joint,
+        rows="in sequence: AlphaEdit and AlphaEdit jointly, for fixed keys and values",
+    ),
     Identity(
         "alphaedit without cache",
         "AlphaEdit, sequence without its cache",
         "joint edit",
         memoryless_alphaedit_is_joint,
         differs=1e-2,
+        rows="in sequence: without its cache AlphaEdit is another method",
     ),
-    Identity("ultraedit", "UltraEdit, f × f", "UltraEdit, n × n", ultraedit_primal_is_dual),
-    Identity("ultraedit-1", "UltraEdit, one token", "v hᵀ / (1 + h·h)", ultraedit_one_token),
+    Identity(
+        "ultraedit",
+        "UltraEdit, f × f",
+        "UltraEdit, n × n",
+        ultraedit_primal_is_dual,
+        rows="UltraEdit, whichever system it solves",
+    ),
+    Identity(
+        "ultraedit-1",
+        "UltraEdit, one token",
+        "v hᵀ / (1 + h·h)",
+        ultraedit_one_token,
+        rows="none: its update of one token is of rank one, as ROME's, along another key",
+    ),
     Identity(
         "ultraedit-n",
         "UltraEdit, orthogonal inputs",
         "sum of single tokens",
         ultraedit_orthogonal_tokens,
+        rows="none: tokens with other inputs do not interact",
     ),
 )
 
 
 def identity_table(lm: LanguageModel, identities: Sequence[Identity] = IDENTITIES) -> pd.DataFrame:
-    """A row for each identity: both sides, the measured difference, whether they are one method."""
+    """A row for each identity: both sides, the measured difference, whether they are one method.
+
+    ``held by`` is the unit test, ``rows`` which rows of a comparison are therefore one method, or are not.
+    """
     rows = {}
     for identity in identities:
         difference = identity.measure(lm)
@@ -245,5 +368,21 @@ def identity_table(lm: LanguageModel, identities: Sequence[Identity] = IDENTITIE
             "difference": difference,
             "one method": identity.differs is None,
             "as stated": identity.holds(difference),
+            "held by": identity.test,
+            "rows": identity.rows,
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("identity")
+
+
+def atlas(lm: LanguageModel) -> pd.DataFrame:
+    """``identity_table`` as readers see it."""
+    table = identity_table(lm)
+    signs = table["one method"].map({True: "=", False: "≠"})
+    return pd.DataFrame(
+        {
+            "what is equal": table["one side"] + " " + signs + " " + table["other side"],
+            "difference": table["difference"].map("{:.0e}".format),
+            "rows of one method": table["rows"],
+            "held by": table["held by"],
+        }
+    )

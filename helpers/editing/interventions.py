@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,10 @@ class Intervention:
     def tensors(self) -> dict[str, Tensor]:
         """The tensors it consists of, by field name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def other_fields(self) -> dict[str, Any]:
+        """What it consists of besides, by field name."""
+        return {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
 
     def to(self, device: str | torch.device) -> Self:
         """A copy on another device."""

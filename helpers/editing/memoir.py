@@ -30,7 +30,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from helpers.editing.edit import EditError
 from helpers.editing.gated import GatedEdit, GatedEditor, Trained
 from helpers.editing.held_out import check_held_out, first_held_out, held_out_digest
 from helpers.editing.interventions import Gate
-from helpers.editing.masks import mask_size, top_columns
+from helpers.editing.masks import BestMask, mask_size
 from helpers.editing.presets import LayerHyperparameters
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import EditRow, prompts_in_contexts
@@ -51,75 +51,6 @@ from helpers.models import LanguageModel
 from helpers.models.hooks import output_hooks
 from helpers.models.tokens import answer_ids, separator_after
 from helpers.models.weights import free_bytes
-
-_LEFT_ALONE = 0.95  # share of the held-out prompts that do not reach a measured threshold
-
-
-@dataclass(frozen=True)
-class BestMask(Gate):
-    """Adds M (m_i o k) at all tokens of prompts, m_i the stored mask that overlaps most with a prompt's own.
-
-    Of M and of the masks only the ``columns`` are kept that are in one of the masks.
-    """
-
-    columns: Tensor  # of the inputs, ascending [c]
-    memory: Tensor  # M at them [out, c]
-    masks: Tensor  # boolean [entries, c]
-    center: Tensor  # the background prompts' mean [in]
-    permutation: Tensor  # pi [in]
-    mask_size: int  # K
-    least_overlap: (
-        int  # columns that a prompt's mask must share with a stored one: tau K, rounded up
-    )
-    reads = "mean"
-    reach = "all"
-
-    def hashed(self, queries: Tensor) -> Tensor:
-        """The masks, boolean [n, in], of prompts' mean inputs [n, in]."""
-        largest = top_columns(queries.float() - self.center, self.mask_size)
-        masks = torch.zeros_like(largest)
-        masks[:, self.permutation] = largest
-        return masks
-
-    def overlaps(self, queries: Tensor) -> Tensor:
-        """How many columns each prompt's mask shares with each stored one [n, entries], as floats."""
-        return self.hashed(queries)[:, self.columns].float() @ self.masks.float().T
-
-    def decide(self, queries: Tensor) -> Tensor:
-        """The entry of the best mask, the oldest one of equals; -1 where it overlaps too little."""
-        overlaps = self.overlaps(queries)
-        return torch.where(overlaps.amax(1) >= self.least_overlap, overlaps.argmax(1), -1)
-
-    def nearness(self, queries: Tensor) -> Tensor:
-        """The best mask's overlap [n], as a share of K."""
-        return self.overlaps(queries).amax(1) / self.mask_size
-
-    def change(self, entering: Tensor, output: Tensor, entries: Tensor) -> Tensor:
-        """W k + M (m_i o k) [n, out]."""
-        masked = entering[:, self.columns].float() * self.masks[entries]
-        return output + (masked @ self.memory.T).to(output.dtype)
-
-    def dense_memory(self) -> Tensor:
-        """M [out, in]."""
-        memory = self.memory.new_zeros(len(self.memory), len(self.center))
-        memory[:, self.columns] = self.memory
-        return memory
-
-    def with_mask(self, mask: Tensor, trained: Tensor, decay: float = 1.0) -> BestMask:
-        """With M at a mask's columns ``trained`` [out, K] and ``decay`` times what it was elsewhere.
-
-        The mask, boolean [in], is stored unless one like it is.
-        """
-        memory = decay * self.dense_memory()
-        memory[:, mask] = trained
-        masks = mask.new_zeros(len(self.masks), len(mask))
-        masks[:, self.columns] = self.masks
-        if not (masks == mask).all(1).any():
-            masks = torch.cat([masks, mask[None]])
-        columns = masks.any(0).nonzero()[:, 0]
-        return replace(
-            self, columns=columns, memory=memory[:, columns], masks=masks[:, columns].contiguous()
-        )
 
 
 @dataclass(frozen=True)
@@ -131,32 +62,13 @@ class ResidualMemory(GatedEdit):
     fingerprint: str
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "residual memory"
+    gate_class: ClassVar[type[Gate]] = BestMask
 
     @property
     def gate_notes(self) -> dict[str, Any]:
         """The threshold, and how many masks are stored."""
         threshold = self.gate.least_overlap / self.gate.mask_size
         return {"threshold": threshold, "masks": len(self.gate.masks)}
-
-    def contents(self) -> tuple[dict[str, Tensor], Any]:
-        """The gate's tensors; its numbers, module and fingerprint."""
-        fields = {
-            "module_name": self.module_name,
-            "mask_size": self.gate.mask_size,
-            "least_overlap": self.gate.least_overlap,
-            "fingerprint": self.fingerprint,
-        }
-        return self.gate.tensors(), fields
-
-    @classmethod
-    def from_contents(
-        cls, tensors: Mapping[str, Tensor], fields: Any, diagnostics: Mapping[str, Any]
-    ) -> Self:
-        """The edit whose ``contents`` these are."""
-        gate = BestMask(
-            **tensors, mask_size=fields["mask_size"], least_overlap=fields["least_overlap"]
-        )
-        return cls(fields["module_name"], gate, fields["fingerprint"], diagnostics)
 
 
 class MemoirHyperparameters(LayerHyperparameters):
@@ -219,7 +131,6 @@ class Memoir(GatedEditor[ResidualMemory]):
     progress: bool = False
     name = "memoir"
     edit_class = ResidualMemory
-    gate_class = BestMask
     versioned_parts = ("contexts",)
 
     def __post_init__(self) -> None:
@@ -286,8 +197,7 @@ class Memoir(GatedEditor[ResidualMemory]):
         decay = (1 - settings.lr * settings.weight_decay) ** trained.steps
         gate = edit.gate.with_mask(trained.mask, trained.tensor, decay)
         if settings.threshold is None:
-            best_overlaps = gate.overlaps(self._held_out_queries).amax(1).cpu().numpy()
-            least_overlap = math.floor(np.quantile(best_overlaps, _LEFT_ALONE)) + 1
+            least_overlap = gate.overlap_above(self._held_out_queries)
         else:
             least_overlap = math.ceil(settings.threshold * self.mask_size - 1e-6)
         return replace(edit, gate=replace(gate, least_overlap=least_overlap))

@@ -80,17 +80,18 @@ class Mend(LossEditor):
         """All that the updates depend on: any editor's settings, and a checksum of the network's weights."""
         return super().settings() | {"network": self.network.checksum}
 
-    def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
-        """What the loss of each request reads.
+    def as_trained(self, request: EditRequest) -> EditRequest:
+        """The request without training probes that have no context.
 
-        Before the edit, a training probe without a context has the gradient 0; MEND would take its rounding
-        for a token's gradient, so such probes are left out.
+        Before the edit such a probe has the gradient 0, and MEND would take its rounding for a token's
+        gradient.
         """
-        requests_with_contexts = [
-            replace(request, probes=tuple(p for p in request.probes if any(p.contexts)))
-            for request in requests
-        ]
-        return super().rows(requests_with_contexts)
+        probes = tuple(probe for probe in request.probes if any(probe.contexts))
+        return replace(request, probes=probes)
+
+    def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
+        """What the loss of each request reads."""
+        return super().rows([self.as_trained(request) for request in requests])
 
     @torch.no_grad()
     def edit_rows(self, rows: Sequence[EditRow]) -> list[WeightEdit]:

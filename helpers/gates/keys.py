@@ -27,7 +27,7 @@ from helpers.editing.contexts import read_at_subjects
 from helpers.editing.demonstrations import background_prompts, names_one
 from helpers.editing.grace import distances
 from helpers.editing.in_context import statements_of
-from helpers.editing.masks import SHARE, mask_overlap, mask_size, top_columns
+from helpers.editing.masks import SHARE, mask_size, shared_columns, top_columns
 from helpers.editing.request import EditRequest
 from helpers.editing.retrieval import Bm25
 from helpers.models import LanguageModel
@@ -159,12 +159,16 @@ def layer_nearness(stored: StoredFacts, layer: int, states: PromptStates) -> dic
     nearness = {
         "last": -distances(states.last_input, edit_prompts.last_input),
         "subject": -states.subject_distance,
-        "mask": mask_overlap(masks, stored_masks),
-        "hidden": torch.nn.functional.cosine_similarity(
-            outputs[:, None], stored_outputs[None], dim=-1
-        ),
+        "mask": shared_columns(masks, stored_masks) / count,
+        "hidden": cosines(outputs, stored_outputs),
     }
     return {key: matrix.cpu().numpy() for key, matrix in nearness.items()}
+
+
+def cosines(vectors: Tensor, stored: Tensor) -> Tensor:
+    """Of each vector [prompts, hidden] with each stored one [facts, hidden]: [prompts, facts]."""
+    # [prompts, 1, hidden] with [1, facts, hidden], over the last
+    return torch.nn.functional.cosine_similarity(vectors[:, None], stored[None], dim=-1)
 
 
 def word_nearness(

@@ -45,6 +45,7 @@ def _gpt(model_type: str, hidden: int, blocks: int, heads: int, words: int) -> d
 
 
 SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": _llama(32, 48, 4, 4, 2, vocab_size=49152),
     "smollm2-135m": _llama(576, 1536, 30, 9, 3, vocab_size=49152, tie_word_embeddings=True),
     "llama2-7b": _llama(4096, 11008, 32, 32, 32, vocab_size=32000),
     "llama2-13b": _llama(5120, 13824, 40, 40, 40, vocab_size=32000),

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from helpers.editing.editors import EDITORS
 from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter
 from helpers.peak.tables import scores_of
 from helpers.results.archive import Run
@@ -216,11 +217,12 @@ def control_losses(
 
 
 def _edited_weights(run: Run) -> list[str]:
-    """The methods that add to weights: an edit in context or behind a gate has no direction to share."""
-    return [name for name in run.tables if name.removesuffix("+APP") in WEIGHT_EDITORS]
+    """The methods whose editor optimises a loss of weights, which raises o*'s logit.
 
-
-WEIGHT_EDITORS = ("FT-L", "FT-M", "MEND", "ROME", "R-ROME", "MEMIT", "AlphaEdit", "RECT")
+    An edit in context or behind a gate has no direction to share, and KN's is not that of o*.
+    """
+    labels = [editor.label for editor in EDITORS.values() if editor.loss]
+    return [name for name in run.tables if name.removesuffix("+APP") in labels]
 
 
 def slope_table(answers_by_method: Mapping[str, pd.DataFrame]) -> ShownTable:

@@ -247,13 +247,14 @@ class Evaluation(Generic[Case]):
 
         In a sequence all cases are scored under the same edit, so none may train on another's questions.
         """
-        icd = None if self.editor is None else self.editor.icd
+        editor = self.editor
+        icd = None if editor is None else editor.icd
         if icd is None:
             return None
-        assert self.editor is not None
+        assert editor is not None
         if self.mode.edits is not None:
             raise UserError(
-                f"{self.editor.method}: in mode {self.mode.name} nothing says which texts train; leave the"
+                f"{editor.method}: in mode {self.mode.name} nothing says which texts train; leave the"
                 " method out, or take another mode"
             )
         scored_by_all: ScoredTexts | None = None
@@ -266,7 +267,7 @@ class Evaluation(Generic[Case]):
 
         def check_request(request: EditRequest, asked_questions: Sequence[Question]) -> None:
             scored = scored_by_all or _scored_texts(asked_questions)
-            scored.check_unscored(icd, request)
+            scored.check_unscored(icd, editor.as_trained(request))
 
         return check_request
 
@@ -356,7 +357,7 @@ class Evaluation(Generic[Case]):
             return {}
         rows: list[tuple[int, str, str, str, str]] = []
         for case in cases:
-            for text in icd.trained(self.benchmark.request(case)):
+            for text in icd.trained(self.editor.as_trained(self.benchmark.request(case))):
                 rows.append((case.case_id, "trained", *text))
             asked_questions, _ = self.benchmark.questions(case)
             for question in asked_questions:

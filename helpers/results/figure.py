@@ -34,7 +34,7 @@ CHAPTERS = {
     "05": ("klob.figures",),
     "06": ("thinkedit.figures", "thinkedit.case"),
     "07": ("peak.figures", "explorer.one_edit"),
-    "09": ("gates.figures",),
+    "09": ("comparison.figures", "gates.figures"),
 }
 _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])

@@ -13,7 +13,9 @@ import pandas as pd
 
 from helpers.editing.build import build_editor
 from helpers.editing.editor import Editor, Memo, Memoised, with_memo
-from helpers.editing.presets import preset_words
+from helpers.editing.editors import split_method
+from helpers.editing.icd import Icd
+from helpers.editing.presets import icd_of_preset, preset_words
 from helpers.editing.request import TrainingProbe
 from helpers.models import LanguageModel, load
 from helpers.paths import RUNS, file_name, run_name
@@ -48,6 +50,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
             seed=params["seed"],
             progress=True,
             memo=memo,
+            icd=icd_of_chains(method, lm.name, preset),
         )
         editors[method] = with_memo(editor, memo)
     runs = runs_of(params, lm, edits, probes_shown)
@@ -68,6 +71,14 @@ def publication(params: Mapping[str, Any]) -> Publication:
         ],
         partial(_preset, lm.name, preset),
     )
+
+
+def icd_of_chains(method: str, model: str, preset: str) -> Icd | None:
+    """The preset's icd with chains as its only probes, as all other facts of a graph are scored."""
+    editor, suffix = split_method(method)
+    if suffix != "icd":
+        return None
+    return replace(icd_of_preset(editor.name, model, preset), kinds=("chain",))
 
 
 def runs_of(

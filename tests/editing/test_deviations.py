@@ -8,13 +8,17 @@ from helpers.editing.editors import EDITORS
 from helpers.editing.request import EditRequest
 from helpers.editing.rows import edit_row
 from tests.editing.conftest import VALUES, assert_same
-from tools.deviations import COMMITS, DEVIATIONS, PAGE, Switch, page
+from tools.deviations import COMMITS, DEVIATIONS, NOTEBOOK, PAGE, Switch, notebook, page
 
 SWITCHES = [row.repeated for row in DEVIATIONS if isinstance(row.repeated, Switch)]
 
 
 def test_the_page_is_that_of_the_records():
     assert PAGE.read_text("utf-8") == page(), "run python -m tools.deviations"
+
+
+def test_the_notebook_has_the_records_in_short():
+    assert NOTEBOOK.read_text("utf-8") == notebook(), "run python -m tools.deviations"
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: f"{switch.editor}.{switch.field}")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 
+from helpers import UserError
 from helpers.editing.app import App
 from helpers.editing.batch import EditBatch
 from helpers.editing.build import build_editor
 from helpers.editing.contexts import ContextTemplates
+from helpers.editing.editor import Memoised
 from helpers.editing.editors import EDITORS, EditorError, Variant, method_label
 from helpers.editing.icd import Icd, ScoredTexts, TrainedText, divergences, list_contexts
 from helpers.editing.request import EditRequest, RequestError, TrainingProbe
 from helpers.editing.rows import edit_row
 from helpers.editing.teacher import teacher_probabilities
 from helpers.models.tokens import answer_ids, prompt_ids
-from helpers.results.store import settings_key
+from helpers.results.evaluation import Benchmark, Evaluation
+from helpers.results.store import ResultsStore, settings_key
 from helpers.scoring.answers import Question, score_answers
 from tests.editing.conftest import assert_same
 
@@ -404,3 +409,33 @@ def test_what_does_not_train_may_score():
         TrainedText("list", "Mars is a planet near", "Earth"),
         TrainedText("chain", "Mars has a moon called", "Io"),
     ]
+
+
+def test_probes_that_mend_leaves_out_are_not_recorded_as_trained(tiny, make_editor, tmp_path):
+    """A probe without a context gives no gradient: it does not train, so that it may score."""
+    lm = tiny("llama")
+    request = replace(LIST, correct=(), probes=(NEAR, CHAIN))
+    asked = [Question(NEAR.text(LIST.subject), (NEAR.answer, "ice"))]
+    keys = pd.DataFrame({"case_id": [3, 3], "answer_index": [0, 1]})
+    benchmark = Benchmark(
+        name="near",
+        version=1,
+        data={"dataset": "one", "checksum": "none"},
+        path="",
+        cases=[SimpleNamespace(case_id=3)],
+        request=lambda _: request,
+        questions=lambda _: (asked, keys),
+        relation=lambda _: None,
+        content=lambda case: case.case_id,
+    )
+    store = ResultsStore(tmp_path)
+    mend = make_editor("mend", lm, icd=Icd())
+    for editor in (mend, Memoised(mend, {})):
+        evaluation = Evaluation(lm, benchmark, store, editor)
+        evaluation.complete()
+        table = evaluation.read("probes")
+        trained = table.loc[table["use"] == "trained", ["kind", "prompt"]]
+        assert trained.to_numpy().tolist() == [["chain", CHAIN.text(LIST.subject)]]
+    rome = Evaluation(lm, benchmark, store, make_editor("rome", lm, icd=Icd()))
+    with pytest.raises(UserError, match="which is scored"):  # it trains on the probe
+        rome.complete()

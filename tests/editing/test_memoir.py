@@ -16,7 +16,8 @@ from helpers.editing.edit import Edit, EditError
 from helpers.editing.editors import EditorError
 from helpers.editing.held_out import first_held_out
 from helpers.editing.interventions import Dense, LowRank
-from helpers.editing.memoir import BestMask, ResidualMemory
+from helpers.editing.masks import BestMask
+from helpers.editing.memoir import ResidualMemory
 from helpers.editing.presets import read_hyperparameters
 from helpers.editing.request import EditRequest, RequestError
 from helpers.editing.weight_edit import WeightEdit

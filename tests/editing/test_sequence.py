@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from helpers.editing.edit import Edit, EditError
+from helpers.editing.editor import Memoised
 from helpers.editing.editors import EDITORS
 from helpers.editing.sequence import SequenceState
 
@@ -65,6 +66,8 @@ def test_a_turn_of_several_is_a_joint_edit(tiny, make_editor, requests):
 def test_an_editor_that_sees_all_requests_has_no_turns(tiny, make_editor, requests):
     editor = make_editor("ft-bf", tiny("llama"))
     assert editor.sees_all
-    assert EDITORS["ft-bf"].information == "all"
+    assert Memoised(editor, {}).sees_all
+    assert not make_editor("ft-m", tiny("llama")).sees_all
+    assert [row.name for row in EDITORS.values() if row.information == "all"] == ["ft-bf"]
     with pytest.raises(EditError, match="use edit_jointly"):
         editor.after_turn(SequenceState(), requests[:1])

@@ -10,13 +10,13 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from helpers.editing.masks import mask_overlap, top_columns
+from helpers.editing.masks import shared_columns, top_columns
 from helpers.editing.memory import Memory, MemoryHyperparameters
 from helpers.facts.fact import Fact
 from helpers.gates import audit
 from helpers.gates.audit import GateAudit, drawn_facts, publication
 from helpers.gates.figures import gate_panels
-from helpers.gates.keys import LAYER_KEYS, WORD_KEYS, word_nearness
+from helpers.gates.keys import LAYER_KEYS, WORD_KEYS, cosines, word_nearness
 from helpers.gates.tables import clustered_area, gate_audit_table, key_measures
 from helpers.models import LanguageModel
 from helpers.models.hooks import record
@@ -49,7 +49,15 @@ def test_masks_hold_the_largest_values_and_share_columns() -> None:
     features = torch.tensor([[3.0, -4.0, 1.0, 0.5], [0.1, 9.0, -2.0, 0.2]])
     masks = top_columns(features, 2)
     assert masks.tolist() == [[True, True, False, False], [False, True, True, False]]
-    assert mask_overlap(masks, masks).tolist() == [[1.0, 0.5], [0.5, 1.0]]
+    assert shared_columns(masks, masks).tolist() == [[2.0, 1.0], [1.0, 2.0]]
+
+
+def test_cosines_have_a_row_a_prompt_and_a_column_a_fact() -> None:
+    vectors = torch.tensor([[2.0, 0.0], [0.0, -1.0], [1.0, 1.0]])
+    stored = torch.tensor([[3.0, 0.0], [0.0, 5.0]])
+    expected = torch.tensor([[1.0, 0.0], [0.0, -1.0], [0.5**0.5, 0.5**0.5]])
+    torch.testing.assert_close(cosines(vectors, stored), expected)  # [prompts, facts]
+    torch.testing.assert_close(cosines(stored, vectors), expected.T)
 
 
 def test_the_area_counts_ties_as_half_and_resamples_facts() -> None:

@@ -20,6 +20,7 @@ from helpers.peak.similarity import (
     slope_table,
     slopes,
 )
+from helpers.results.archive import About, Run
 
 ALL_KNOWN = AnswerFilter(rule="threshold", threshold=0)
 
@@ -54,6 +55,12 @@ def scores_of_one_record() -> pd.DataFrame:
         rows, columns=["list", "answer_index", "tokens", "sum_before", "sum_after"]
     )
     return table.assign(case_id=7, role="edit", prompt_index=0, relation="P47")
+
+
+def test_methods_are_those_of_editors_with_a_loss():
+    names = ["FT-M", "FT-M+APP", "KN", "ROME", "LoRA", "UltraEdit", "In context", "GRACE", "IKE"]
+    run = Run("r", About({}), dict.fromkeys(names))
+    assert similarity._edited_weights(run) == ["FT-M", "FT-M+APP", "ROME", "LoRA", "UltraEdit"]
 
 
 def test_losses_are_a_token_and_ranks_by_prior():

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import typer
 
 from helpers.behaviour.agreement import by_state
-from helpers.editing.editors import method_label
+from helpers.comparison.measures import stored_rows
+from helpers.comparison.tables import short_table
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
-from helpers.peak.metrics import method_metrics, summarise
-from helpers.peak.tables import scores_of
-from helpers.results.archive import Run, archive
-from helpers.thinkedit import tables
-from helpers.thinkedit.tables import is_recalled, terms_of_runs
-from tools.headlines import klob, peak, thinkedit
+from helpers.results.archive import archive
+from tools.headlines import editors, klob, peak, thinkedit
 from tools.headlines.headline import Headline
 
 README = REPOSITORY / "README.md"
-_PEAK = {"ES": "ES", "GS": "GS", "LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF"}
 _SCORERS = {  # of the README's table
     "ES": "ES",
     "tokens": "token match",
@@ -44,7 +39,7 @@ _BEGIN, _END = "<!-- made by python -m tools.headlines: {} -->", "<!-- end -->"
 
 def all_headlines() -> list[Headline]:
     """Of every notebook, in their order."""
-    found = [*peak.headlines(), *klob.headlines(), *thinkedit.headlines()]
+    found = [*peak.headlines(), *klob.headlines(), *thinkedit.headlines(), *editors.headlines()]
     return sorted(found, key=lambda headline: headline.number)
 
 
@@ -66,45 +61,7 @@ def editors_table() -> pd.DataFrame:
 
     Both halves of a row are of one setting: where an editor's hyperparameters differ, the second is empty.
     """
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    settings: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for run in _runs_of("peak"):
-        if not run.name.endswith("_peak-cf"):
-            continue
-        for label, records in method_metrics(scores_of(run)).items():
-            if "+" in label:
-                continue
-            means = 100 * summarise(records[list(_PEAK)])["mean"]
-            cells = {title: f"{means[metric]:.0f}" for metric, title in _PEAK.items()}
-            key = (label, run.about.source["model"])
-            rows[key] = {**cells, "n": str(len(records))}
-            settings[key] = run.about.settings[label]
-    for run in filter(is_recalled, _runs_of("thinkedit")):
-        terms = terms_of_runs((run,))
-        ckp = tables.technique_table(terms, mode="independent").set_index("method")["CKP"]
-        for deep in tables.deep_table(terms, mode="independent").to_dict("records"):
-            method = deep["method"]
-            key = (method_label(method), deep["model"])
-            made = run.about.settings[f"exact: {method}, independent"]
-            if key in rows and hyperparameters_of(made) == hyperparameters_of(settings[key]):
-                rows[key]["deep"] = f"{deep[tables.DEEP]:.2f}"
-                rows[key]["m"] = str(deep[f"{tables.DEEP} edits"])
-                rows[key]["CKP"] = f"{ckp[method]:.2f}"
-    titles = [*_PEAK.values(), "n", "deep", "CKP", "m"]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=titles).fillna("–")
-    editors = list(dict.fromkeys(editor for editor, _ in rows))
-    ordered = sorted(rows, key=lambda row: (editors.index(row[0]), row[1] != _MAIN_MODEL))
-    return table.loc[ordered].rename_axis(["editor", "model"])
-
-
-def hyperparameters_of(settings: Mapping[str, Any]) -> list[Any]:
-    """A part's hyperparameters, and those of the editor that it wraps."""
-    base = settings.get("base", {})
-    return [settings["hyperparameters"], base.get("hyperparameters")]
-
-
-def _runs_of(paper: str) -> list[Run]:
-    return [run for run in archive(paper).runs() if "@" not in run.name]
+    return short_table(stored_rows(), _MAIN_MODEL)
 
 
 def scorers_table() -> pd.DataFrame:

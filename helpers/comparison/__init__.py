@@ -1,0 +1,1 @@
+"""Every editor on every measure: rows gathered from the stored tables of all papers."""

@@ -1,0 +1,175 @@
+"""The front of editors as a figure: what an edit damages against what was asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from helpers.comparison.measures import (
+    GRAPHS,
+    LISTS,
+    NAMING,
+    TEXT,
+    RowKey,
+    Rows,
+    in_order,
+    models_of,
+    stored_rows,
+)
+from helpers.editing.editors import distinct
+from helpers.peak.figures import MAIN_RUN
+from helpers.results.archive import PACKAGED_WORDS, Run
+from helpers.results.figure import figure
+from helpers.results.looks import method_line
+from helpers.results.statistics import Estimate
+from helpers.results.style import with_caption
+from helpers.thinkedit.metrics import DEEP, OWN
+from helpers.thinkedit.tables import UNDERTRAINED
+
+PLACEBO_COLOUR = "0.6"
+
+
+@dataclass(frozen=True)
+class Front:
+    """A kind of panel: what was asked along the horizontal axis, the damage along the vertical one."""
+
+    asked: str  # name of a measure
+    asked_title: str
+    damage: str
+    damage_title: str
+    is_left: bool = False  # the stored measure is what is left, so that the damage is the rest
+
+    def point(self, estimates: dict[str, Estimate]) -> tuple[Estimate, Estimate] | None:
+        """What was asked and the damage, as fractions; None where one of them is not stored."""
+        if self.asked not in estimates or self.damage not in estimates:
+            return None
+        damage = estimates[self.damage]
+        if self.is_left:
+            damage = Estimate(1 - damage.mean, 1 - damage.high, 1 - damage.low, damage.n)
+        return estimates[self.asked], damage
+
+
+FRONTS = (
+    Front(NAMING, "responses that name the new answer", "AFF", "other answers forgotten (AFF)"),
+    Front(
+        DEEP, "edits that leave no chain (deep)", OWN, "subject's other facts lost", is_left=True
+    ),
+)
+
+
+@figure("09_front", of="peak", main=MAIN_RUN, together=True)
+def front_panels(runs: Sequence[Run]) -> Figure:
+    """Damage against what was asked, a row of panels a model: lower right is better.
+
+    Left: free text that names the new answer, and other answers forgotten. Right: edits that leave no chain
+    to the old fact, and the subject's other facts lost. Arrows lead from an editor to itself with APP or icd.
+    """
+    names = {run.about.source["model"] for run in runs}
+    groups = (LISTS, TEXT, GRAPHS)
+    stored = stored_rows(groups=groups)
+    rows = {key: row for key, row in stored.items() if key.model in names}
+    model_names = [
+        name for name in models_of(rows) if any(_points(rows, name, front) for front in FRONTS)
+    ]
+    fig, panels = plt.subplots(
+        len(model_names), len(FRONTS), figsize=(7.6, 2.7 * len(model_names) + 1.2), squeeze=False
+    )
+    methods: dict[str, None] = {}
+    for model_name, panels_of_model in zip(model_names, panels, strict=True):
+        for front, axes in zip(FRONTS, panels_of_model, strict=True):
+            points = _points(rows, model_name, front)
+            methods |= {key.method: None for key in points if not key.placebo}
+            axes.set_visible(bool(points))
+            _draw_points(axes, points)
+            axes.set_title(model_name, fontsize=8)
+            axes.set_xlabel(front.asked_title, fontsize=8)
+            axes.set_ylabel(front.damage_title, fontsize=8)
+    drawn = {key.method for key in in_order(rows)} & methods.keys()
+    ordered = list(dict.fromkeys(key.method for key in in_order(rows) if key.method in drawn))
+    handles = [Line2D([], [], **{**method_line(method), "linestyle": ""}) for method in ordered]
+    handles.append(Line2D([], [], color=PLACEBO_COLOUR, marker="x", linestyle="", label="placebo"))
+    fig.legend(handles=handles, loc="outside right center", fontsize=7)
+    note = (
+        "Means with 95 % intervals of the stored tables; arrows: from an editor to itself with APP or icd."
+        " AFF and naming are of PEAK-CF, chains and the subject's facts of what each model recalls (with APP"
+        " fewer of its edits), each edit alone. Placebo: another case's edit"
+    )
+    words = "; ".join(PACKAGED_WORDS.get(name, name) for name in model_names)
+    has_mend = any(method.startswith("mend") for method in ordered)
+    lines = [words, note, UNDERTRAINED if has_mend else ""]
+    return with_caption(fig, _front_in_words(rows, model_names), "\n".join(filter(None, lines)))
+
+
+Points = dict[RowKey, tuple[Estimate, Estimate]]
+
+
+def _points(rows: Rows, model: str, front: Front) -> Points:
+    """The points of a model's panel; without methods that are another one by construction."""
+    keys = [key for key in in_order(rows) if key.model == model]
+    kept = set(distinct(dict.fromkeys(key.method for key in keys)))
+    points = {}
+    for key in keys:
+        point = front.point(rows[key].estimates) if key.method in kept else None
+        if point is not None:
+            points[key] = point
+    return points
+
+
+def _draw_points(axes: Axes, points: Points) -> None:
+    for key, (asked, damage) in points.items():
+        line = {**method_line(key.method), "linestyle": "", "markersize": 6}
+        if key.placebo:
+            line |= {"color": PLACEBO_COLOUR, "marker": "x", "label": "placebo"}
+        axes.errorbar(
+            asked.mean,
+            damage.mean,
+            xerr=_distances(asked),
+            yerr=_distances(damage),
+            elinewidth=0.5,
+            **line,
+        )
+    for key, (asked, damage) in points.items():
+        editor, _, objective = key.method.partition("+")
+        plain = key._replace(method=editor)
+        if objective in ("app", "icd") and plain in points:
+            asked_plain, damage_plain = points[plain]
+            axes.annotate(
+                "",
+                xy=(asked.mean, damage.mean),
+                xytext=(asked_plain.mean, damage_plain.mean),
+                arrowprops={"arrowstyle": "->", "color": "0.3", "linewidth": 0.9},
+            )
+    axes.text(1.0, 0.0, "better", fontsize=7, color="0.4", ha="right")
+    axes.set_xlim(-0.04, 1.04)
+    axes.set_ylim(-0.04, 1.04)
+
+
+def _distances(estimate: Estimate) -> np.ndarray:
+    """From the mean to the ends of its interval [2, 1]; 0 where there is none."""
+    ends = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]]
+    return np.nan_to_num(np.clip(ends, 0, None))
+
+
+def _front_in_words(rows: Rows, model_names: Sequence[str]) -> str:
+    """The least that is lost of the subject's other facts where most edits leave no chain, by model."""
+    least_lost = []
+    for model_name in model_names:
+        lost = [
+            damage.mean
+            for key, (asked, damage) in _points(rows, model_name, FRONTS[1]).items()
+            if asked.mean > 0.5 and not key.placebo
+        ]
+        if lost:
+            least_lost.append(f"{100 * min(lost):.0f} % ({model_name})")
+    if not least_lost:
+        return "What edits damage, against what was asked of them"
+    return (
+        "Where most of an editor's edits leave no chain, the subject's other facts lose at least"
+        f" {', '.join(least_lost)} of their probability"
+    )

@@ -1,0 +1,68 @@
+"""Notebook 09: every editor."""
+
+from __future__ import annotations
+
+from helpers.comparison.measures import GRAPHS, LISTS, TEXT, RowKey, models_of, stored_rows
+from helpers.editing.editors import distinct, method_label
+from helpers.results.archive import archive
+from helpers.thinkedit.metrics import DEEP, OWN
+from helpers.thinkedit.tables import difference_table, is_recalled, split_app, terms_of_runs
+from tools.headlines.headline import Headline, UnsupportedError, ranged
+
+_MODEL = "smollm2-135m"
+_SHOWN = ("memit", "memit+app", "ft-m")
+
+
+def headlines() -> list[Headline]:
+    """From every stored row: no editor breaks chains and keeps what else is known of the subject."""
+    rows = stored_rows(groups=(LISTS, TEXT, GRAPHS))
+    on_both = {
+        key: row.estimates
+        for key, row in rows.items()
+        if {DEEP, OWN} <= row.estimates.keys() and not key.placebo
+    }
+    for key, estimates in on_both.items():
+        if min(estimates[DEEP].mean, estimates[OWN].mean) > 0.5:
+            raise UnsupportedError(
+                f"{key.method} on {key.model}: deep and the subject's other facts are both above 0.5"
+            )
+    _check_app()
+    numbers = []
+    for method in _SHOWN:
+        estimates = on_both[RowKey(_MODEL, method)]
+        deep = f"{estimates[DEEP].mean:.2f} of the edits are deep"
+        label = f"left of the subject's other facts, {method_label(method)} ({deep})"
+        numbers.append((label, ranged(vars(estimates[OWN]))))
+    editors = distinct(dict.fromkeys(key.method.partition("+")[0] for key in on_both))
+    model_count = len(models_of({key: rows[key] for key in on_both}))
+    counts = f"{len(editors)} editors and {model_count} models"
+    return [
+        Headline(
+            "09",
+            "No editor here breaks most chains to the old fact and keeps most of what else is known of the"
+            " subject",
+            f"Of {counts} with both measures stored, none has more than half of its edits deep (no chain to"
+            " the old fact is left) and more than half of the probability of the subject's other facts left."
+            " This compares means. With APP, MEMIT's and ROME's edits keep more of these facts, and fewer of"
+            " them are deep.",
+            (numbers[0], numbers[1], numbers[2]),
+            "09_front",
+            "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"
+            " and what each model recalls, each edit alone. Not shown: larger models; sequences.",
+        )
+    ]
+
+
+def _check_app() -> None:
+    """That with APP more of the subject's other facts is left and fewer edits are deep, on the same edits."""
+    runs = tuple(
+        run for run in archive("thinkedit").runs() if is_recalled(run) and "@" not in run.name
+    )
+    without_app, with_app = split_app(terms_of_runs(runs))
+    tests = difference_table(with_app, without_app, mode="independent", measures=(OWN, DEEP)).table
+    expected = {OWN: "more", DEEP: "less"}
+    for test in tests.to_dict("records"):
+        if test["method"] in ("memit", "rome") and test["Holm"] != expected[test["measure"]]:
+            raise UnsupportedError(
+                f"APP and {test['method']} on {test['model']}: {test['measure']}"
+            )
