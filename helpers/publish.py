@@ -18,9 +18,10 @@ from helpers.values import benchmark_room, params_of
 PUBLISHED = {
     "02_peak_construction": ("construction", "peak.construction.publish"),
     "03_editing_runs": ("peak", "peak.publish"),
+    "04_app_ablations": ("ablations", "behaviour.studies"),
     "05_klob_localisation": ("klob", "klob.publish"),
     "06_thinkedit_case_study": ("thinkedit", "thinkedit.publish"),
-    "04_app_ablations": ("ablations", "behaviour.studies"),
+    "08_generated_text": ("ablations", "behaviour.damage"),
 }
 # Parameters of a notebook that name methods for an archive of their own.
 OF_A_PARAMETER = {
@@ -52,7 +53,7 @@ def publish(
     params = read_params(file)
     notebook = notebook_of(file)
     if notebook.stem not in PUBLISHED:
-        raise UserError(f"{file}: published are those of notebooks 02 to 06")
+        raise UserError(f"{file}: published are those of notebooks 02 to 06 and 08")
     archive_name, module = PUBLISHED[notebook.stem]
     for parameter, published_instead in OF_A_PARAMETER.items():
         if params.get(parameter):
