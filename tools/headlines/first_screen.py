@@ -62,8 +62,8 @@ def findings_lines() -> str:
     return "\n".join(
         [
             f"- **An edit writes its answer and forgets the others.** ROME writes {in_points(success)} % of"
-            f" the new answers (ES, n = {success.n}); the correct answers of the same question are"
-            f" forgotten to {in_points(forgetting)} % (AFF, n = {forgetting.n}).",
+            f" the new answers (ES, n = {success.n}) and forgets the question's other correct ones: AFF"
+            f" {in_points(forgetting)} of 100 (n = {forgetting.n}).",
             f"- **APP saves answers and costs text.** It lowers that forgetting by"
             f" {in_points(saved.difference)} points (n = {saved.difference.n}), but generated text names the"
             f" new answer after {named_with_app:.0f} instead of {named:.0f} % of the edits:"
