@@ -71,8 +71,8 @@ def folded(path: Path) -> str:
     """A notebook whose code and long tables are folded away, and whose figures have words."""
     from page_parts import folded_if_long
 
-    text = _TABLE_LOOK.sub("", path.read_text("utf-8"))
-    notebook = json.loads(_DOCS_LINK.sub(_link_to_guide, text))
+    stored = _TABLE_LOOK.sub("", path.read_text("utf-8"))
+    notebook = json.loads(_DOCS_LINK.sub(_link_to_guide, stored))
     notebook["cells"] = [part for cell in notebook["cells"] for part in _one_figure_each(cell)]
     tables = 0
     for cell in notebook["cells"]:
