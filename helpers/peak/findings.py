@@ -117,7 +117,7 @@ def pooled_fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[E
                 evidence += _differences(FORGET_RANDOM, metrics, with_app, targets, ("AFF_random",))
     for weighting, pairs in by_weighting.items():
         for metric in (*HARD_FACTORS, "AFF_random"):
-            with_app, with_targets = (
+            values_with_app, values_of_targets = (
                 pd.concat([metrics[variant][metric] for variant in variants], axis=1, join="inner")
                 for variants in zip(*pairs, strict=True)
             )
@@ -125,8 +125,8 @@ def pooled_fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[E
                 _paired_evidence(
                     POOLED_TARGETS,
                     metric,
-                    with_app.mean(axis=1, skipna=False),
-                    with_targets.mean(axis=1, skipna=False),
+                    values_with_app.mean(axis=1, skipna=False),
+                    values_of_targets.mean(axis=1, skipna=False),
                     higher=weighting,
                     lower="APP",
                     editor=POOLED,

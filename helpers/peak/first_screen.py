@@ -42,8 +42,9 @@ def typical_case(run: Run) -> int:
     damage = pd.concat([table[["AFF_hard", "ANF_hard"]] for table in metrics.values()], axis=1)
     success = pd.concat([table["ES"] for table in metrics.values()], axis=1)
     distances = (((damage - damage.mean()) ** 2).sum(axis=1, skipna=False)) ** 0.5
-    nearest = distances[success.eq(1).all(axis=1)].dropna().idxmin()
-    return int(nearest[0] if isinstance(nearest, tuple) else nearest)
+    candidates = distances[success.eq(1).all(axis=1)].dropna()
+    case_ids = candidates.index.get_level_values("case_id")
+    return int(case_ids[int(candidates.to_numpy().argmin())])
 
 
 def typical_record(run: Run) -> PeakRecord:
@@ -58,12 +59,12 @@ def answers_of_record(run: Run, record: PeakRecord) -> pd.DataFrame:
     Omitted are random false answers, and those that the unedited model does not rank as it should.
     """
     scores = scores_of(run, only=[*STATES])
-    columns: dict[str, pd.Series] = {}
+    columns = {}
     for name, state in STATES.items():
         at_edit_prompt = scores[name].query("role == 'edit' and case_id == @record.case_id")
         by_answer = at_edit_prompt.set_index(["list", "answer_index"])
-        columns[BEFORE] = np.exp(by_answer["sum_before"] / by_answer["tokens"])
-        columns[state] = np.exp(by_answer["sum_after"] / by_answer["tokens"])
+        columns[BEFORE] = (by_answer["sum_before"] / by_answer["tokens"]).map(np.exp)
+        columns[state] = (by_answer["sum_after"] / by_answer["tokens"]).map(np.exp)
     probabilities = pd.DataFrame(columns)
     kept = DEFAULT_FILTER.counted(_lists_before(probabilities))
     counted = {("target", 0)}
