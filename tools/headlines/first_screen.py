@@ -86,8 +86,8 @@ def short_table() -> pd.DataFrame:
     states = states_of_main_run()
     rows = {}
     for method in (name for name in _METHODS if name in metrics):
-        means = summarise(metrics[method][list(_MEASURES)])
-        cells = {title: f"{100 * means.loc[name, 'mean']:.0f}" for name, title in _MEASURES.items()}
+        means = 100 * summarise(metrics[method][list(_MEASURES)])["mean"]
+        cells = {title: f"{means[name]:.0f}" for name, title in _MEASURES.items()}
         named = states[method]["free, greedy"].mean() if method in states else None
         rows[method] = {
             **cells,
