@@ -36,7 +36,11 @@ NARROW, MOST_PANELS = 4.0, 6  # of a figure in one column: inches, and panels
 _IMAGE = re.compile(r'<img alt="(?P<alt>[^"]*)"[^>]*src="(?P<src>[^"]*)"[^>]*>')
 _FILE_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 _TABLE_LOOK = re.compile(r"<style>\.ke-table.*?</style>")  # the site has its own
+# Of a notebook: in a cell's text, or in a table's HTML.
+_DOCS_LINK = re.compile(r"(?P<before>\(|href=\\?\")\.\./docs/(?P<name>\w+)\.md")
 _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
+# On the first page the README's own sections are elsewhere.
+_TO_NOTEBOOKS = ("](#notebooks)", "](notebooks/01_preliminaries.ipynb)")
 sys.path[:0] = [str(BOOK), str(REPOSITORY)]
 
 
@@ -50,11 +54,10 @@ def gather(source: Path) -> dict[str, str]:
     shutil.copytree(BOOK / "pages", source)
     shutil.copytree(BOOK / "static", source / "static")
     shutil.copy(BOOK / "conf.py", source)
-    shutil.copy(FIGURES / "01_one_record.png", source)
     shutil.copytree(FIGURES, source / "figures", ignore=shutil.ignore_patterns("data", "*.svg"))
     offered = write_facts(source / "static" / "records")
     pages = {path.name: path.read_text("utf-8") for path in source.glob("*.md")}
-    pages["index.md"] = pages["index.md"].replace("%FINDINGS%", findings())
+    pages["index.md"] = pages["index.md"].replace("%README%", first_page())
     pages["metrics.md"] = with_examples(pages["metrics.md"])
     pages["explorer.md"] = pages["explorer.md"].replace("%RUNS%", offered)
     _write_each(source, {**pages, "results.md": results_page()})
@@ -68,7 +71,8 @@ def folded(path: Path) -> str:
     """A notebook whose code and long tables are folded away, and whose figures have words."""
     from page_parts import folded_if_long
 
-    notebook = json.loads(_TABLE_LOOK.sub("", path.read_text("utf-8")))
+    stored = _TABLE_LOOK.sub("", path.read_text("utf-8"))
+    notebook = json.loads(_DOCS_LINK.sub(_link_to_guide, stored))
     notebook["cells"] = [part for cell in notebook["cells"] for part in _one_figure_each(cell)]
     tables = 0
     for cell in notebook["cells"]:
@@ -82,6 +86,12 @@ def folded(path: Path) -> str:
                 data["text/html"] = folded_if_long(text) if tables else text
                 tables += 1
     return json.dumps(notebook, ensure_ascii=False)
+
+
+def _link_to_guide(found: re.Match[str]) -> str:
+    """A notebook's link to one of ``docs`` as one to its page: to its source, or in HTML to itself."""
+    ending = "md" if found["before"] == "(" else "html"
+    return f"{found['before']}../guides/{found['name']}.{ending}"
 
 
 def _one_figure_each(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -160,25 +170,50 @@ def with_narrow(page: str, names: dict[str, str]) -> str:
     return _IMAGE.sub(offered, page)
 
 
-def findings() -> str:
-    """What the README says was found: the headlines, the paper's results and ours."""
+def first_page() -> str:
+    """The README's first screen, how to install and reproduce, and the findings, with the site's links."""
     text = (REPOSITORY / "README.md").read_text("utf-8")
-    found = text[text.index("## What we find") : text.index("## Limits")]
-    return TIED.sub("\u00a0", _COMMENT.sub("", found))
+    sections = (
+        ("# ", "## Edit a fact"),
+        ("## Reproduce", "## Compare"),
+        ("## What we", "## Limits"),
+    )
+    parts = [text[text.index(begin) : text.index(end)] for begin, end in sections]
+    page = _FILE_LINK.sub(_link_from_the_root, _COMMENT.sub("", "".join(parts)))
+    return TIED.sub("\u00a0", page.replace(*_TO_NOTEBOOKS))
 
 
 def guides() -> dict[str, str]:
     """The repository's own guides, as pages; links to files that are no page become their names."""
+    return {path.name.lower(): _as_page(path.read_text("utf-8")) for path in _guide_paths()}
+
+
+def _guide_paths() -> list[Path]:
     docs = {path for path in (REPOSITORY / "docs").glob("*.md") if path.stem != "publishing"}
-    paths = [REPOSITORY / "CONTRIBUTING.md", *sorted(docs)]
-    return {path.name.lower(): _as_page(path.read_text("utf-8")) for path in paths}
+    return [REPOSITORY / "CONTRIBUTING.md", *sorted(docs)]
+
+
+def _link_from_the_root(found: re.Match[str]) -> str:
+    """A link of the README as one of the site's first page."""
+    words, target = found.groups()
+    path, hash_sign, anchor = target.partition("#")
+    if Path(path).name in {guide.name for guide in _guide_paths()}:
+        return f"[{words}](guides/{Path(path).name.lower()}{hash_sign}{anchor})"
+    if path.startswith("notebooks/"):
+        return f"[{words}]({path})"
+    return f"{words} (`{target}`)"
 
 
 def _as_page(text: str) -> str:
+    """A guide with links to notebooks and other guides; other files become their names."""
+
     def linked(found: re.Match[str]) -> str:
         words, target = found.groups()
+        path, hash_sign, anchor = target.partition("#")
         if target.startswith("../notebooks/"):
             return f"[{words}]({target})"
+        if Path(path).name in {guide.name for guide in _guide_paths()}:
+            return f"[{words}]({Path(path).name.lower()}{hash_sign}{anchor})"
         return f"{words} (`{target}`)"
 
     return _FILE_LINK.sub(linked, text)

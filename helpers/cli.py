@@ -138,7 +138,7 @@ def sweep(  # noqa: PLR0913 - the options of a command
 
 @app.command("publish")
 def publish_tables(
-    params: Annotated[Path, Argument(help="params file of notebook 02 to 06, or 09")],
+    params: Annotated[Path, Argument(help="params file of notebook 02 to 06, 08 or 09")],
     finished: Annotated[
         bool, Option(help="store what is finished, make no edit (notebooks 03 to 06)")
     ] = False,

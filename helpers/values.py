@@ -35,6 +35,7 @@ PARAMS_CLASSES = {
     "05_klob_localisation": ("klob.params", "KlobParams"),
     "06_thinkedit_case_study": ("thinkedit.params", "ThinkEditParams"),
     "07_explorer": ("explorer.params", "ExplorerParams"),
+    "08_generated_text": ("behaviour.params", "GeneratedTextParams"),
     "09_editors": ("comparison.params", "ComparisonParams"),
 }
 

@@ -7,10 +7,10 @@ import pytest
 from helpers.paths import FIGURES
 from helpers.results.statistics import Contrast, Estimate
 from helpers.results.text import Evidence
-from tools.headlines.__main__ import README, all_headlines, notebook, readme
+from tools.headlines.__main__ import README, RESULTS, all_headlines, notebook, pages
 from tools.headlines.headline import UnsupportedError, holds
 
-NUMBERS = ("01", "02", "03", "04", "05", "06", "07", "09")
+NUMBERS = ("01", "02", "03", "04", "05", "06", "07", "08", "09")
 REMEDY = "run python -m tools.headlines"
 
 
@@ -19,15 +19,35 @@ def headlines():
     return {headline.number: headline for headline in all_headlines()}
 
 
-def test_the_readme_has_the_numbers_of_the_published_tables(headlines):
-    assert readme(headlines.values()) == README.read_text("utf-8"), REMEDY
+def test_the_readme_and_the_results_have_the_numbers_of_the_published_tables(headlines):
+    made = pages(headlines.values())
+    assert set(made) == {README, RESULTS}
+    for page, text in made.items():
+        assert text == page.read_text("utf-8"), f"{page.name}: {REMEDY}"
+
+
+def test_the_first_screen_of_the_readme_is_whole():
+    """A question, three lines, a figure with a caption of one sentence, three findings, a table of tasks."""
+    first_screen = README.read_text("utf-8").partition("\n## ")[0]
+    title, introduction = first_screen.split("\n\n")[:2]
+    assert title.startswith("# ")
+    assert title.endswith("?")
+    assert len(introduction.splitlines()) == 3
+    assert first_screen.count("![") == 1
+    (caption,) = [line for line in first_screen.splitlines() if line.startswith("*A typical edit")]
+    assert caption.count(". ") == 0
+    findings = [line for line in first_screen.splitlines() if line.startswith("- **")]
+    assert len(findings) == 3
+    assert all("n = " in finding for finding in findings)
+    assert "| I want to | do |" in first_screen
+    assert "EasyEdit" in first_screen
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_notebook_begins_with_its_result(headlines, number):
     path, text = notebook(headlines[number])
     assert text == path.read_text("utf-8"), REMEDY
-    assert len(headlines[number].numbers) == 3
+    assert len(headlines[number].numbers) in (3, 4)
     assert (FIGURES / f"{headlines[number].figure}.png").exists()
 
 

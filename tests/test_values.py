@@ -17,9 +17,19 @@ from helpers.values import PARAMS_CLASSES, NotebookParams, params_of
 
 PRELIMINARIES, CONSTRUCTION, RUNS = "01_preliminaries", "02_peak_construction", "03_editing_runs"
 ABLATIONS, KLOB, THINKEDIT = "04_app_ablations", "05_klob_localisation", "06_thinkedit_case_study"
-DOSES = f"paper/{ABLATIONS}/smollm2-135m_peak-cf_doses.yaml"
-EXPLORER, COMPARISON = "07_explorer", "09_editors"
-ALL = (PRELIMINARIES, CONSTRUCTION, RUNS, ABLATIONS, KLOB, THINKEDIT, EXPLORER, COMPARISON)
+EXPLORER, GENERATED, COMPARISON = "07_explorer", "08_generated_text", "09_editors"
+DOSES = f"paper/{GENERATED}/smollm2-135m_peak-cf_doses.yaml"
+ALL = (
+    PRELIMINARIES,
+    CONSTRUCTION,
+    RUNS,
+    ABLATIONS,
+    KLOB,
+    THINKEDIT,
+    EXPLORER,
+    GENERATED,
+    COMPARISON,
+)
 
 # Values that name nothing, by a notebook that has them.
 NONSENSE: list[tuple[str, dict[str, Any]]] = [
@@ -33,13 +43,15 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((RUNS, {"methods": methods}) for methods in ([], ["rome+nosuch"], ["kn+app"])),
     *((RUNS, v) for v in ({"preset": "nosuch"}, {"published": ["nosuch", "smollm2-135m"]})),
     *((ABLATIONS, {"editors": editors}) for editors in ([], ["nosuch"], ["kn"])),
-    *((ABLATIONS, {name: ["nosuch"]}) for name in ("fairer", "others", "scorers", "sequences")),
+    *((ABLATIONS, {name: ["nosuch"]}) for name in ("fairer", "others", "sequences")),
+    *((GENERATED, {name: ["nosuch"]}) for name in ("methods", "scorers", "ability", "published")),
+    *((GENERATED, v) for v in ({"methods": []}, {"samples": 0}, {"published": ["llama2-7b"]})),
     *((ABLATIONS, v) for v in ({"others": ["kn"]}, {"published": ["gemma3-270m", "smollm2-135m"]})),
     *((ABLATIONS, {name: [-1]}) for name in ("neighbours", "checkpoints", "factors", "margins")),
     *((ABLATIONS, {name: ["nosuch"]}) for name in ("held_out", "scaled", "unscaled", "leaks")),
     *((ABLATIONS, v) for v in ({"held_out": ["kn"]}, {"undone": ["kn"]}, {"leaks": ["kn"]})),
     *((ABLATIONS, v) for v in ({"scales": [-1]}, {"subjects": 0}, {"keep": -1})),
-    *((ABLATIONS, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
+    *((GENERATED, {"doses": [name]}) for name in ("rome@nosuch=2x", "rome@alpha=2x")),
     *((CONSTRUCTION, {"source": name}) for name in ("nosuch", "httpfoo")),
     *((CONSTRUCTION, v) for v in ({"temporal_most_correct": 3}, {"most_locality": 0})),
     *((CONSTRUCTION, v) for v in ({"random_false": -1}, {"rule": "best"}, {"until": "2021"})),
@@ -93,7 +105,7 @@ def test_every_notebook_has_its_own_class_of_parameters():
         params = params_of(notebook, values)
         assert type(params) is not NotebookParams
         assert params.value_checks.keys() - {"corpus"} <= values.keys()  # notebook 02 has none
-    assert type(params_of(Path("08_mine.ipynb"), {})) is NotebookParams
+    assert type(params_of(Path("99_mine.ipynb"), {})) is NotebookParams
 
 
 def test_tables_that_are_still_to_be_made_are_told_apart():

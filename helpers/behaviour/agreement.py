@@ -273,6 +273,35 @@ def app_cost_table(tables_by_state: Metrics) -> ShownTable:
     return with_relations(with_power(table, least_detectable, table["n"], unit=" points"), changes)
 
 
+def text_against_probability(tables_by_state: Metrics) -> Contrast:
+    """Whether APP costs more of greedy free text than of ES: the difference of the two costs, in fractions.
+
+    Of each record the mean over the editors that have APP; of records with both. Positive where free text
+    loses more. Added after the first results.
+    """
+    means_by_scorer = _means_over_editors(tables_by_state)
+    costs = []
+    for scorer in ("ES", "free, greedy"):
+        without, with_app = means_by_scorer[scorer]
+        costs.append(without - with_app)
+    cost_by_probability, cost_in_text = costs[0].align(costs[1], join="inner")
+    return paired(cost_by_probability, cost_in_text, "number")
+
+
+def text_against_probability_table(
+    tables_by_state: Metrics,
+) -> ShownTable:
+    """``text_against_probability`` in points, one row."""
+    contrast = text_against_probability(tables_by_state)
+    row = {
+        "comparison": "cost in free text - cost in ES",
+        "difference": in_points(contrast.difference, signed=True),
+        "n": contrast.difference.n,
+        "p": _p_text(contrast.p_value),
+    }
+    return ShownTable(pd.DataFrame([row]))
+
+
 def app_price_table(
     tables_by_state: Metrics, scorers: Sequence[str] = ("ES", "free, greedy")
 ) -> ShownTable:

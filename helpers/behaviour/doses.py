@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
-from helpers.editing.editors import SYMBOLS, Variant, method_label
+from helpers.editing.editors import Variant
 from helpers.editing.running import PromptTokens, decided_beforehand, prefixes_of, under
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving, token_batches
@@ -27,17 +25,14 @@ from helpers.models.forest import padded
 from helpers.models.forward import hidden_states, vocabulary_scores
 from helpers.models.state import in_own_state
 from helpers.models.tokens import ids_of_prompts
-from helpers.peak.figures import ACROSS, MAIN_RUN
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, edit_request
-from helpers.peak.tables import caption_of, metric_contrast, scores_of
+from helpers.peak.tables import metric_contrast, scores_of
 from helpers.results.archive import Run, TableKey
 from helpers.results.evaluation import Mode
-from helpers.results.figure import figure
 from helpers.results.publish import Part
 from helpers.results.statistics import LEVEL, mean_interval
-from helpers.results.style import PALETTE, draw_intervals, with_caption
 from helpers.scoring.answers import resolve_owners
 
 VERSION = 1  # of ``locality_shifts``: raise it when what is computed changes
@@ -45,7 +40,6 @@ _LOCALITY = "locality"  # the kind of a variant's stored table of shifts
 SERIES = ["method", "field", "measure"]
 DAMAGE = {"LS": "LS", "AFF_hard": "AFF", "ANF_hard": "ANF", "kl_alone": "KL", "top5_alone": "top 5"}
 DAMAGE |= {"kl_stated": "KL, stated", "top5_stated": "top 5, stated"}
-_WORDS = SYMBOLS | {"norm_constraint": "norm bound", "kl_factor": "KL factor"}
 
 
 def locality_shifts(run: PeakRun, editor: Editor) -> pd.DataFrame:
@@ -160,43 +154,8 @@ def dose_table(doses: pd.Series) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows_of_series, orient="index").rename_axis(SERIES)
 
 
-@figure("04_doses", of="ablations", main=f"{MAIN_RUN}@doses", needs=(_LOCALITY,))
-def dose_slopes(run: Run) -> Figure:
-    """What a doubled hyperparameter changes: a panel a measure, a row a hyperparameter of a method."""
-    slopes = dose_table(doses_of(run))
-    series = list(dict.fromkeys(series_key[:2] for series_key in slopes.index))
-    heights = np.arange(len(series))[::-1]
-    fig, panels = plt.subplots(1, len(DAMAGE), figsize=(9.2, 0.4 * len(heights) + 1.6), sharey=True)
-    for axes, (measure, title) in zip(panels, DAMAGE.items(), strict=True):
-        unit = "nats" if "KL" in title else "points"
-        scale = 1 if unit == "nats" else 100
-        slopes_of_measure = slopes.xs(measure, level="measure").loc[series] * scale
-        draw_intervals(
-            axes, heights, pd.DataFrame(slopes_of_measure), fmt="o", color=PALETTE[0], **ACROSS
-        )
-        axes.axvline(0, color="0.4", linewidth=0.9)
-        axes.set(title=title.replace(", ", ",\n"), xlabel=unit, ymargin=0.15)
-    labels = [f"{method_label(method)}: {_WORDS.get(field, field)}" for method, field in series]
-    panels[0].set_yticks(heights, labels)
-    note = "change for twice the value, t intervals; title: paired tests by relation"
-    return with_caption(fig, _changes_in_words(slopes), f"{caption_of(run)}\n{note}")
-
-
-def _changes_in_words(slopes: pd.DataFrame) -> str:
-    """Which measure most doses of a ``dose_table`` change, and which the fewest."""
-    series_count = len({series_key[:2] for series_key in slopes.index})
-    changed_doses = slopes["first dose"].notna().groupby("measure").sum()[[*DAMAGE]]
-    if not changed_doses.any():
-        return f"At no dose of these {series_count} is a change of any measure conclusive"
-    most_changed = DAMAGE[str(changed_doses.idxmax())]
-    least_changed = DAMAGE[str(changed_doses.idxmin())]
-    fewest = changed_doses.min() or "none"
-    most = f"Of {series_count} doses {changed_doses.max()} change {most_changed}"
-    return f"{most}, {fewest} change {least_changed}"
-
-
 def dose_parts(run: PeakRun, editors: Mapping[str, Editor]) -> Iterator[Part]:
-    """The shifts of notebook 04's doses."""
+    """The shifts of notebook 08's doses."""
     for name, editor in editors.items():
         make = partial(locality_shifts, run, editor)
         settings = {"locality": VERSION, **editor.settings()}

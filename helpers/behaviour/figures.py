@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.behaviour.agreement import (
-    ASKED,
     GENERATED,
     SCORERS,
     app_cost_by_scorer,
@@ -35,77 +34,93 @@ from helpers.results.notes import training_notes
 from helpers.results.statistics import Contrast, interval
 from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
 
-_IN_TITLE = ("ES", "tokens", "free, greedy")  # scorers in colour, which the title compares
+_COLUMNS = {  # scorers of the figure, and their titles
+    "ES": "probability:\nabove the list (ES)",
+    "tokens": "token match",
+    "free, greedy": "free text",
+    "chat, greedy": "chat",
+}
+
+_SHORTEST_ARROW = 3  # points; a shorter change is a bar, since an arrow's head would exaggerate it
 
 
-@figure("04_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
-def scorer_panels(run: Run) -> Figure:
-    """Each state's success under every scorer: above those that read probabilities, below responses."""
+@figure("08_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
+def scorer_arrows(run: Run) -> Figure:
+    """Success of each editor under four scorers, an arrow from plain to with APP."""
     tables_by_state = by_state(run)
-    heights = np.arange(len(tables_by_state))[::-1]
-    size = (9.2, 0.36 * len(tables_by_state) + 2.4)
-    fig, panels = plt.subplots(2, len(ASKED), figsize=size, sharex=True, sharey=True)
-    for panels_of_kind, titles in zip(panels, (ASKED, GENERATED), strict=True):
-        _draw_scorers(panels_of_kind, titles, tables_by_state)
-    panels[0, 0].set(xlim=(-4, 104), xticks=(0, 50, 100))
-    panels[0, 0].set_yticks(heights, [*tables_by_state])
-    states_in_title = _states_in_title(tables_by_state)
-    left_out = [state for state in tables_by_state if state not in (UNEDITED, *states_in_title)]
-    except_words = f" except {' and '.join(left_out)}" if left_out else ""
-    means = f"means over methods{except_words}"
-    note = f"percent, 95 % intervals over records; title, in colour: {means}"
-    caption = "\n".join([caption_of(run), *training_notes(run), note])
-    return with_caption(fig, _success_in_words(tables_by_state), caption)
+    editors = [state for state in tables_by_state if not state.endswith("+APP")]
+    scorers = [name for name in _COLUMNS if any(name in t for t in tables_by_state.values())]
+    size = (8.4, 0.34 * len(editors) + 1.5)
+    fig, panels = plt.subplots(1, len(scorers), figsize=size, sharex=True, sharey=True)
+    for axes, scorer in zip(np.atleast_1d(panels), scorers, strict=True):
+        _draw_arrows(axes, scorer, editors, tables_by_state)
+    heights = np.arange(len(editors))[::-1]
+    np.atleast_1d(panels)[0].set_yticks(heights, editors)
+    notes = "; ".join(
+        [*training_notes(run), "●: plain, 95 % intervals; arrow to, or bar: with APP"]
+    )
+    return with_caption(
+        fig, _success_in_words(tables_by_state), f"{caption_of(run)}; percent; {notes}"
+    )
 
 
-def _draw_scorers(
-    panels: Sequence[Axes], titles: Mapping[str, str], tables_by_state: Metrics
-) -> None:
-    """A panel for each scorer that has results, and in it a row for each state."""
-    heights = range(len(tables_by_state) - 1, -1, -1)
-    scorers = [name for name in titles if any(name in table for table in tables_by_state.values())]
-    for axes, scorer in zip(panels, scorers, strict=False):
-        # The first state is the uppermost; one without this scorer leaves its row empty.
-        tables_by_height = {
-            height: table
-            for height, table in zip(heights, tables_by_state.values(), strict=True)
-            if scorer in table
-        }
-        estimates = rows_of_estimates(
-            interval(table[scorer], kind_of_scorer(scorer)) for table in tables_by_height.values()
-        )
-        colour = PALETTE[0] if scorer in _IN_TITLE else PALETTE[7]
+def _draw_arrows(axes: Axes, scorer: str, editors: Sequence[str], tables_by_state: Metrics) -> None:
+    """A row an editor: its interval without APP, and an arrow to its mean with APP."""
+    for height, editor in zip(range(len(editors) - 1, -1, -1), editors, strict=True):
+        if scorer not in tables_by_state[editor]:
+            continue
+        plain = interval(tables_by_state[editor][scorer], kind_of_scorer(scorer))
         draw_intervals(
-            axes, [*tables_by_height], estimates, fmt="o", color=colour, clip_on=False, **ACROSS
+            axes, [height], rows_of_estimates([plain]), fmt="o", color=PALETTE[7], **ACROSS
         )
-        axes.set_title(titles[scorer], fontsize=7)
-        axes.tick_params(labelbottom=True)
-        axes.grid(axis="y", visible=False)
-    for axes in panels[len(scorers) :]:
-        axes.axis("off")
-
-
-def _states_in_title(tables_by_state: Metrics) -> list[str]:
-    """The edited states without KN, which edits almost nothing, and without PRUNE, whose edits made alone are
-    MEMIT's (``distinct``).
-    """
-    return [state for state in distinct(tables_by_state) if state not in (UNEDITED, "KN")]
+        protected = tables_by_state.get(f"{editor}+APP")
+        if protected is not None and scorer in protected:
+            start = 100 * plain.mean
+            end = 100 * float(protected[scorer].mean())
+            if abs(end - start) < _SHORTEST_ARROW:
+                axes.plot([end], [height], "|", color=PALETTE[3], markersize=9, markeredgewidth=1.6)
+                continue
+            style: dict[str, Any] = {"arrowstyle": "-|>", "color": PALETTE[3], "lw": 1.4}
+            style |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
+            axes.annotate("", (end, height), (start, height), arrowprops=style)
+    axes.set_title(_COLUMNS[scorer], fontsize=9)
+    axes.set(xlim=(-4, 104), xticks=(0, 50, 100))
+    axes.grid(axis="y", visible=False)
 
 
 def _success_in_words(tables_by_state: Metrics) -> str:
-    """Mean success by the scorers ``_IN_TITLE`` over ``_states_in_title``."""
-    tables_of_edited = [tables_by_state[state] for state in _states_in_title(tables_by_state)]
-    mean_successes = [
-        100 * np.mean([table[scorer].mean() for table in tables_of_edited]) for scorer in _IN_TITLE
+    """The range of success by probability and in free text over plain editors but KN, and what APP changes.
+
+    KN edits almost nothing; PRUNE's edits made alone are MEMIT's (``distinct``).
+    """
+    plain = [
+        state
+        for state in distinct(tables_by_state)
+        if state not in (UNEDITED, "KN") and not state.endswith("+APP")
     ]
-    probability_words, token_words, text_words = (f"{mean:.0f} %" for mean in mean_successes)
-    words_of_others = (
-        f"{text_words} in free text (greedy); {token_words} of the answer's tokens match"
+
+    def ends(scorer: str) -> str:
+        means = [100 * tables_by_state[state][scorer].mean() for state in plain]
+        return f"{min(means):.0f} to {max(means):.0f} %"
+
+    if not plain:
+        return "Success under four scorers"
+    finding = (
+        f"By probability {ends('ES')} of the edits succeed; free text names {ends('free, greedy')}"
     )
-    return f"{probability_words} of the edits succeed by probability, {words_of_others}"
+    with_app = [state for state in plain if f"{state}+APP" in tables_by_state]
+    lower = [
+        state
+        for state in with_app
+        if tables_by_state[f"{state}+APP"]["free, greedy"].mean()
+        < tables_by_state[state]["free, greedy"].mean()
+    ]
+    if with_app and len(lower) == len(with_app):
+        return f"{finding}, and fewer with APP"
+    return f"{finding}; with APP fewer for {len(lower)} of {len(with_app)} editors"
 
 
-@figure("04_who_says_it", of="scorers", main=MAIN_RUN, together=True)
+@figure("08_who_says_it", of="scorers", main=MAIN_RUN, together=True)
 def who_says_it(runs: Sequence[Run]) -> Figure:
     """What APP costs under each scorer, and which measure of an edit predicts that the model names o*."""
     states_by_model = {run.about.source["model"]: by_state(run) for run in runs}
@@ -115,19 +130,20 @@ def who_says_it(runs: Sequence[Run]) -> Figure:
     _draw_costs(left, costs)
     _draw_predictions(right, predictions)
     left.set_title("what APP costs: success with it minus without", fontsize=9)
-    right.set_title("who predicts that o* is named", fontsize=9)
+    right.set_title("which measure predicts that o* is named", fontsize=9)
     right.legend(loc="center", bbox_to_anchor=(0.62, 0.5), fontsize=8)
     counts = "; ".join(
         f"{model}: {prediction.edits} edits by {prediction.methods} methods, {prediction.named} of them named"
         for model, prediction in predictions.items()
     )
     notes = (
-        "left: mean over the editors that have APP, 95 % intervals by sign flips over records or relations;"
-        " right: pairs of edits by one method, bootstrap intervals; named: greedy free text; "
+        "left: mean over the editors that have APP; right: pairs of edits by one method; 95 % intervals;"
+        " named: in greedy free text; "
     )
-    captions = [caption_of(run) for run in runs]
-    training = dict.fromkeys(note for run in runs for note in training_notes(run))
-    caption = "\n".join([*captions, *training, f"{notes}{counts}"])
+    datasets = dict.fromkeys(run.about.source["dataset"].upper() for run in runs)
+    is_undertrained = any(training_notes(run) for run in runs)
+    training = "; MEND: undertrained" if is_undertrained else ""
+    caption = f"{', '.join(datasets)}; {notes}{counts}{training}"
     return with_caption(fig, _predictor_in_words(costs, predictions), caption)
 
 
@@ -179,17 +195,15 @@ def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
 def _predictor_in_words(
     costs: Mapping[str, Mapping[str, Contrast]], predictions: Mapping[str, Prediction]
 ) -> str:
-    """How well P(o*) and ES predict for each model, and what APP costs the first by ES and in free text."""
-    pairs_in_words = []
-    for model, prediction in predictions.items():
-        by_probability = 100 * prediction.within[REFERENCE][0]
-        by_es = 100 * prediction.within["ES"][0]
-        pairs_in_words.append(f"{by_probability:.0f}\u00a0% and {by_es:.0f}\u00a0% ({model})")
-    model, of_model = next(iter(costs.items()))
+    """How well P(o*) and ES predict for the first model, and what APP costs it by ES and in free text."""
+    prediction = next(iter(predictions.values()))
+    by_probability = prediction.within[REFERENCE][0]
+    by_es = prediction.within["ES"][0]
+    of_model = next(iter(costs.values()))
     cost_by_es = -100 * of_model["ES"].difference.mean
     cost_in_text = -100 * of_model["free, greedy"].difference.mean
     return (
-        f"Which edits does the model generate? {PREDICTORS[REFERENCE]} and ES rank"
-        f" {', '.join(pairs_in_words)} of the pairs right. APP costs {cost_by_es:.0f} points of ES and"
-        f" {cost_in_text:.0f} of free text ({model})"
+        f"APP costs {cost_by_es:.0f} points of ES and {cost_in_text:.0f} of free text; which edits are"
+        f" generated is predicted by {PREDICTORS[REFERENCE]} (AUC {by_probability:.2f}),"
+        f" hardly by ES ({by_es:.2f})"
     )

@@ -1,4 +1,4 @@
-"""Notebook 04's published run: variants of APP, doses, the exam and sequences, as lists of parts."""
+"""Notebook 04's published run: variants of APP and sequences, as lists of parts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from helpers.behaviour.doses import dose_parts
-from helpers.behaviour.exam import exam_parts
 from helpers.editing.editor import Editor
 from helpers.editing.editors import Variant
 from helpers.peak.ablations import studies
@@ -25,19 +23,19 @@ def publication(params: Mapping[str, Any]) -> Publication:
     run = peak_run({**params, "records": most})
     first_records = run.data.records[: params["records"]]
     first = replace(run, data=replace(run.data, records=first_records), chunk=CHUNK)
-
     variants = studies(params)
-    whole = [Variant(variant.method) for variant in variants]
-    editors = editors_of(first, [*whole, *variants], params)
-    doses = [str(Variant.parse(name)) for name in params["doses"]]
-    parts = [
-        *variant_parts(first, variants, editors),
-        *dose_parts(first, {name: editors[name] for name in doses if name in editors}),
-        *exam_parts(first, params),
-        *sequence_parts(run, params),
-    ]
+    editors = editors_of_variants(first, variants, params)
+    parts = [*variant_parts(first, variants, editors), *sequence_parts(run, params)]
     named = (*params["editors"], *params["fairer"], *params["others"])
     return publication_of(run, params, parts, [f"{editor}+app" for editor in named])
+
+
+def editors_of_variants(
+    run: PeakRun, variants: list[Variant], params: Mapping[str, Any]
+) -> dict[str, Editor]:
+    """The variants' editors by name, and those of their unchanged methods."""
+    whole = [Variant(variant.method) for variant in variants]
+    return editors_of(run, [*whole, *variants], params)
 
 
 def variant_parts(

@@ -1,7 +1,7 @@
 """Parameters of notebook 09, the comparison of editors, and what their values must be.
 
 The notebook shows stored tables and makes no edit. A params file of it names what ``publish`` adds to them:
-methods on PEAK's records, as notebooks 03 or 04 score them, or on what a model recalls, as notebook 06 does.
+methods on PEAK's records, as notebooks 03 or 08 score them, or on what a model recalls, as notebook 06 does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ComparisonParams(NotebookParams):
             yield partial(archive("peak").get, run_name(model_name, "peak-cf"))
 
     def run_behind(self) -> RunBehind:
-        """The run of notebook 03, 04 or 06 that is published, next to the one of its model and data."""
+        """The run of notebook 03, 06 or 08 that is published, next to the one of its model and data."""
         names = ("model", "dtype", "device", "preset", "corpus", "seed")
         values: dict[str, Any] = {name: self.values[name] for name in names}
         values["published"] = []
@@ -79,10 +79,9 @@ class ComparisonParams(NotebookParams):
             return _behind("03_editing_runs", values, label)
         if self.values["measured"] == TEXT:
             values |= {"scorers": self.methods, "samples": self.values["samples"]}
-            return _behind("04_app_ablations", values, label)
-        without_studies = {"editors": [], "fairer": [], "sequences": [], "checkpoints": [1]}
-        values |= {"ability": self.methods, **without_studies}
-        return _behind("04_app_ablations", values, label)
+            return _behind("08_generated_text", values, label)
+        values["ability"] = self.methods
+        return _behind("08_generated_text", values, label)
 
     def _check_measured(self) -> None:
         is_of_graphs = self.values["dataset"].startswith(RECALLED)

@@ -21,34 +21,35 @@ from helpers.peak.ablations import (
     sequences_of,
     studies_of,
     variant_metrics,
-    with_neighbours,
 )
 from helpers.peak.figures import (
     ABOVE,
     ACROSS,
     LIST_COLOURS,
     MAIN_RUN,
-    draw_list_probabilities,
     rows_of_estimates,
 )
 from helpers.peak.findings import (
     APP_REDUCES,
     EVERY_OBJECTIVE,
+    FORGET_RANDOM,
     HARD_FACTORS,
     LESS_PROTECTION,
+    POOLED,
+    POOLED_TARGETS,
     TARGETS_COST,
-    ByVariant,
     app_findings,
     fairer_findings,
-    neighbour_findings,
     objective_findings,
+    pooled_fairer_findings,
     short_name,
 )
-from helpers.peak.metrics import METRICS, metric_interval, probabilities_table
+from helpers.peak.metrics import DEFAULT_FILTER, METRICS, metric_interval
 from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.notes import training_notes
+from helpers.results.statistics import interval
 from helpers.results.style import (
     AT_RIGHT,
     MARKERS,
@@ -59,7 +60,7 @@ from helpers.results.style import (
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
 
 _HOLM = "corrected for their number (Holm)"
-_HOLLOW = f"Differences on the same records; hollow: inconclusive when all tests are {_HOLM}"
+_HOLLOW = f"differences on the same records; hollow: inconclusive when all tests are {_HOLM}"
 _WEIGHTINGS = "sum: the list weighs as much as the new answer; mean: every answer weighs the same"
 _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 
@@ -79,87 +80,90 @@ class JudgedTest(NamedTuple):
 class TargetsCost(NamedTuple):
     """A cost of answers as targets: what is compared, and what it is in words."""
 
-    finding: str
+    findings: tuple[str, ...]
     metric: str
     words: str
     compared_with: str
 
 
-_NOISE = TargetsCost(LESS_PROTECTION, "ANF_hard", "more noise", "with APP")
-_FORGETTING = TargetsCost(LESS_PROTECTION, "AFF_hard", "more forgetting", "with APP")
-_SUCCESS = TargetsCost(TARGETS_COST, "ES", "lower success", "the plain editor")
-_COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _SUCCESS)
-
-
-@_ablation(
-    "04_objectives",
-    each=("editor", partial(editors_with, field="alpha", factor=0)),
+_NOISE = TargetsCost((LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise (ANF)", "than APP")
+_FORGETTING = TargetsCost(
+    (LESS_PROTECTION, POOLED_TARGETS), "AFF_hard", "forgetting (AFF, hard)", "than APP"
 )
-def objectives_panels(run: Run, *, editor: str) -> Figure:
-    """What APP loses without one objective, and answer probabilities (PEAK, Figures 3 and 5)."""
+_FORGETTING_RANDOM = TargetsCost(
+    (FORGET_RANDOM, POOLED_TARGETS), "AFF_random", "forgetting (AFF, random)", "than APP"
+)
+_SUCCESS = TargetsCost((TARGETS_COST,), "ES", "lost success (ES)", "than the plain editor")
+_COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _FORGETTING_RANDOM, _SUCCESS)
+_DAMAGE_WORDS = {"AFF_hard": "forgetting (AFF)", "ANF_hard": "noise (ANF)"}
+_LISTS_OF_NEIGHBOURS = {  # and what their panels show
+    "correct": "correct answers:\nchange [nats per token]",
+    "hard": "hard false answers:\nchange [nats per token]",
+}
+
+
+@_ablation("04_objectives", when=lambda run: bool(_editors_without_first(run)))
+def objectives_panel(run: Run) -> Figure:
+    """What APP loses without one of its objectives: a row an editor and objective (PEAK, Figures 3 and 5)."""
     stored = studies_of(run)
-    editors = editors_with(run, "alpha", factor=0)
-    variants_of_all = [variant for name in editors for variant in objectives(name)]
-    metrics = _shown(stored, variants_of_all)
-    variants = [variant for variant in objectives(editor) if variant in metrics]
-    editor_label = method_label(editor)
-    tests = _tests_of_objectives(metrics, editors, editor_label)
-    fig, (left, right) = plt.subplots(1, 2, figsize=(7.2, 3.1), width_ratios=(2, 3))
-    _draw_objectives(
-        left, tests, [short_name(variant) for variant in variants if variant.field in OBJECTIVES]
-    )
-    draw_list_probabilities(right, _probabilities_by_variant(stored, metrics, variants))
-    finding = _worse_without(tests, editor_label)
-    caption = f"{stored.described(*stored.scores.values())}\n{_HOLLOW}"
-    return _with_counts(fig, finding, caption, [metrics[variant] for variant in variants])
-
-
-def _tests_of_objectives(
-    metrics: ByVariant, editors: Sequence[str], editor_label: str
-) -> list[JudgedTest]:
-    """What each objective helps, tested for one editor (by its label), corrected for those of all."""
-    return [
+    editors = _editors_without_first(run)
+    variants = [variant for name in editors for variant in objectives(name)]
+    metrics = _shown(stored, variants)
+    tests = [
         test
         for test in _judged(objective_findings(metrics, editors))
-        if test.evidence.finding == EVERY_OBJECTIVE and test.evidence.editor == editor_label
+        if test.evidence.finding == EVERY_OBJECTIVE
     ]
+    rows = [
+        (method_label(variant.editor), short_name(variant))
+        for variant in variants
+        if variant in metrics and variant.field in OBJECTIVES
+    ]
+    fig, axes = plt.subplots(figsize=(6.6, 0.34 * len(rows) + 1.5))
+    _draw_objectives(axes, tests, rows)
+    caption = f"{stored.described(*stored.scores.values())}; {_HOLLOW}"
+    return _with_counts(fig, _worse_without(tests), caption, metrics.values())
 
 
-def _probabilities_by_variant(
-    stored: Studies, metrics: ByVariant, variants: Sequence[Variant]
-) -> dict[str, pd.DataFrame]:
-    """By a variant's short name the probabilities of its records' answers, of those that have metrics."""
-    probabilities_by_name = {}
-    for variant in variants:
-        table = probabilities_table(stored.scores[str(variant)])
-        probabilities_by_name[short_name(variant)] = table.loc[metrics[variant].index]
-    return probabilities_by_name
+def _editors_without_first(run: Run) -> list[str]:
+    """The editors with APP that are stored without its first objective."""
+    return editors_with(run, "alpha", factor=0)
 
 
-def _draw_objectives(axes: Axes, tests: Sequence[JudgedTest], variants: Sequence[str]) -> None:
-    """A row a variant, by its short name, and in it the change of AFF and that of ANF."""
-    heights = {variant: -float(row) for row, variant in enumerate(variants, start=1)}
+def _draw_objectives(
+    axes: Axes, tests: Sequence[JudgedTest], rows: Sequence[tuple[str, str]]
+) -> None:
+    """A row an editor and variant, by their labels, and in it the change of AFF and that of ANF."""
+    heights = {row: -float(number) for number, row in enumerate(rows)}
     colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
     for metric_index, (metric, colour) in enumerate(zip(HARD_FACTORS, colours, strict=True)):
         aside = 0.12 - 0.24 * metric_index
         of_metric = [test for test in tests if test.evidence.metric == metric]
-        heights_of_tests = [heights[test.evidence.higher] + aside for test in of_metric]
-        mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": METRICS[metric].label}
+        heights_of_tests = [
+            heights[test.evidence.editor, test.evidence.higher] + aside for test in of_metric
+        ]
+        words = _DAMAGE_WORDS[metric]
+        mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
-    axes.set_yticks([*heights.values()], [*heights])
+    axes.set_yticks([*heights.values()], [f"{editor}+APP {change}" for editor, change in heights])
     axes.legend(**ABOVE)
-    axes.set_xlabel("change without the objective [points]\n→ worse")
+    axes.set_xlabel("change without the objective [points] → worse")
 
 
-def _worse_without(tests: Sequence[JudgedTest], editor_label: str) -> str:
-    """Which of an editor's measures are worse without which objective, in words."""
-    worse = [
-        f"{METRICS[test.evidence.metric].symbol} {test.evidence.higher}"
-        for test in tests
-        if test.holds
+def _worse_without(tests: Sequence[JudgedTest]) -> str:
+    """Which measures rise without which objective, by editor, in words."""
+    effects: dict[tuple[str, str], list[str]] = {}
+    for test in tests:
+        if test.holds:
+            objective = test.evidence.higher.removeprefix("without ")
+            words = _DAMAGE_WORDS[test.evidence.metric].partition(" (")[0]
+            effects.setdefault((words, objective), []).append(test.evidence.editor)
+    parts = [
+        f"without {objective} {words} rises ({', '.join(editors)})"
+        for (words, objective), editors in effects.items()
     ]
-    worse_words = " and ".join(worse) or "AFF or ANF"
-    return f"{editor_label}+APP: higher {worse_words} ({len(worse)} of {len(tests)} tests hold)"
+    finding = "; ".join(parts) or "no effect of a single objective is conclusive"
+    return f"{finding[0].upper()}{finding[1:]}"
 
 
 @_ablation(
@@ -167,36 +171,117 @@ def _worse_without(tests: Sequence[JudgedTest], editor_label: str) -> str:
     when=lambda run: bool(editors_with(run, "neighbours")),
 )
 def neighbours_lines(run: Run) -> Figure:
-    """AFF and ANF (hard) against the number of neighbours APP is given (PEAK, Figure 4)."""
+    """Change of the answers that APP was shown and of the others, by the number shown (PEAK, Figure 4)."""
     stored = studies_of(run)
     editors = editors_with(run, "neighbours")
-    metrics = variant_metrics(stored.scores)
-    variants_by_editor = {editor: with_neighbours(metrics, editor) for editor in editors}
-    curves = _curves_of_neighbours(variants_by_editor)
-    fig = _curves(HARD_FACTORS, [curves], "neighbours k of each list given to APP")
-    tables = [table for variants in variants_by_editor.values() for table in variants.values()]
-    caption = f"{stored.described(*stored.scores.values())}\nTests: paired, {_HOLM}"
-    return _with_counts(fig, _protection_in_words(metrics, editors), caption, tables)
+    changes = {
+        editor: changes_by_neighbours(stored.scores, editor, run.about.caption.get("relations", {}))
+        for editor in editors
+    }
+    fig, grid = plt.subplots(
+        2,
+        len(editors),
+        figsize=(3.3 * len(editors) + 1.2, 4.4),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+    )
+    for column, (editor, changes_of_editor) in enumerate(changes.items()):
+        for row, (list_name, words) in enumerate(_LISTS_OF_NEIGHBOURS.items()):
+            axes = grid[row, column]
+            changes_of_list = changes_of_editor[changes_of_editor["list"] == list_name]
+            _draw_neighbours(axes, changes_of_list)
+            axes.set_title(f"{method_label(editor)}+APP" if row == 0 else "")
+            axes.set_ylabel(words if column == 0 else "")
+            axes.set_xlabel("answers shown of each list" if row == 1 else "")
+    grid[0, -1].legend(**AT_RIGHT)
+    records = max(changes_of_editor["case_id"].nunique() for changes_of_editor in changes.values())
+    caption = (
+        f"{stored.described(*stored.scores.values())}; answers that the unedited model ranks as it should,"
+        f" mean over records (n up to {records}), 95 % intervals, not tested"
+    )
+    return with_caption(fig, _shown_in_words(changes), caption)
 
 
-def _curves_of_neighbours(
-    variants_by_editor: Mapping[str, ByVariant],
-) -> dict[str, dict[str, pd.DataFrame]]:
-    """By editor and number of neighbours, as ``_curves`` draws them."""
-    curves = {}
-    for editor, variants in variants_by_editor.items():
-        curves[editor] = {
-            f"{variant.value:g}" if variant.field else "all": table
-            for variant, table in variants.items()
+def changes_by_neighbours(
+    scores: Mapping[str, pd.DataFrame], editor: str, relations: Mapping[str, str]
+) -> pd.DataFrame:
+    """How an editor with APP changes answers that it is shown and others, by how many it is shown.
+
+    A row a record: ``given`` (``0``, ``1``, …, ``all``), ``list`` (correct or hard), ``is_shown``,
+    ``case_id``, ``relation`` and ``change``, the mean change of the counted answers' log-probability per
+    token at the edit prompt.
+    """
+    whole = Variant(f"{editor}+app")
+    variants = [Variant.parse(name) for name in scores]
+    with_k = [v for v in variants if v.method == whole.method and v.field == "neighbours"]
+    parts = []
+    for variant in [*sorted(with_k, key=lambda v: v.value), whole]:
+        answers = counted_changes(scores[str(variant)])
+        limit = variant.value if variant.field else float("inf")
+        answers = answers.assign(is_shown=answers["answer_index"] < limit)
+        means = answers.groupby(["case_id", "list", "is_shown"], as_index=False)["change"].mean()
+        parts.append(means.assign(given=f"{variant.value:g}" if variant.field else "all"))
+    changes = pd.concat(parts, ignore_index=True)
+    return changes.assign(relation=changes["case_id"].astype(str).map(relations))
+
+
+def counted_changes(scores: pd.DataFrame) -> pd.DataFrame:
+    """The counted answers at the edit prompt with the change of their log-probability per token."""
+    at_edit_prompt = scores[scores["role"] == "edit"]
+    at_edit_prompt = at_edit_prompt.sort_values(["case_id", "list", "answer_index"])
+    before = at_edit_prompt["sum_before"] / at_edit_prompt["tokens"]
+    after = at_edit_prompt["sum_after"] / at_edit_prompt["tokens"]
+    answers = at_edit_prompt.assign(before=before, change=after - before)
+    parts = []
+    for _, of_record in answers.groupby("case_id"):
+        lists = {
+            str(name): of_list["before"].to_numpy()[None]
+            for name, of_list in of_record.groupby("list", observed=True)
         }
-    return curves
+        kept = DEFAULT_FILTER.counted(lists)
+        for list_name, indices in (("correct", kept.correct), ("hard", kept.hard)):
+            parts.append(of_record[of_record["list"] == list_name].iloc[indices])
+    return pd.concat(parts)
 
 
-def _protection_in_words(metrics: ByVariant, editors: Sequence[str]) -> str:
-    """In how many tests more neighbours protect more."""
-    tests = _judged(neighbour_findings(metrics, editors))
-    holding_count = sum(test.holds for test in tests)
-    return f"APP protects more with more neighbours in {holding_count} of {len(tests)} tests"
+def _draw_neighbours(axes: Axes, changes: pd.DataFrame) -> None:
+    """A list's mean change by the number of answers shown: a line for the shown, one for the others."""
+    ticks = list(dict.fromkeys(changes["given"]))
+    for index, (is_shown, label) in enumerate(((True, "shown to APP"), (False, "not shown"))):
+        of_kind = changes[changes["is_shown"] == is_shown]
+        numbers = [tick for tick in ticks if (of_kind["given"] == tick).any()]
+        estimates = []
+        for tick in numbers:
+            of_tick = of_kind[of_kind["given"] == tick]
+            values = of_tick.set_index(["case_id", "relation"])["change"]
+            estimates.append(interval(values, "number"))
+        positions = [ticks.index(tick) + 0.05 * (2 * index - 1) for tick in numbers]
+        draw_intervals(
+            axes,
+            positions,
+            rows_of_estimates(estimates, scale=1),
+            fmt=f"{MARKERS[index]}{'-' if is_shown else '--'}",
+            color=PALETTE[index],
+            label=label,
+        )
+    axes.axhline(0, color="0.4", linewidth=0.8)
+    axes.set(xticks=range(len(ticks)), xticklabels=ticks)
+
+
+def _shown_in_words(changes: Mapping[str, pd.DataFrame]) -> str:
+    """Whether correct answers that were shown lose less than the others, at every number shown."""
+    losses_shown: list[float] = []
+    losses_unshown: list[float] = []
+    for of_editor in changes.values():
+        correct = of_editor[of_editor["list"] == "correct"]
+        means = correct.groupby(["given", "is_shown"])["change"].mean().unstack()
+        compared = means.dropna()
+        losses_shown += list(-compared[True])
+        losses_unshown += list(-compared[False])
+    if all(shown < unshown for shown, unshown in zip(losses_shown, losses_unshown, strict=True)):
+        return "Correct answers that APP is shown lose less than those that it is not shown"
+    return "Correct answers that APP is shown and those that it is not shown do not differ clearly"
 
 
 @_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
@@ -205,16 +290,22 @@ def fairer_differences(run: Run) -> Figure:
     stored = studies_of(run)
     editors = fairer_editors(run)
     shown_metrics = _shown(stored, [variant for editor in editors for variant in fairer(editor)])
-    tests = _judged(fairer_findings(shown_metrics, editors))
-    labels = [method_label(editor) for editor in editors]
-    fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.0), sharey=True)
+    evidence = [
+        *fairer_findings(shown_metrics, editors),
+        *pooled_fairer_findings(shown_metrics, editors),
+    ]
+    tests = _judged(evidence)
+    labels = [*(method_label(editor) for editor in editors), POOLED]
+    size = (9.2, 0.4 * len(labels) + 1.6)
+    fig, panels = plt.subplots(1, len(_COSTS_OF_TARGETS), figsize=size, sharey=True)
     for axes, cost in zip(panels, _COSTS_OF_TARGETS, strict=True):
         _draw_cost(axes, cost, tests, labels)
     panels[0].set_yticks([-row for row in range(len(labels))], labels)
     panels[-1].legend(title="answers\nweighted as", **AT_RIGHT)
     notes = training_notes(run)
-    caption = "\n".join([stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW])
-    return _with_counts(fig, _costs_in_words(tests), caption, shown_metrics.values())
+    post_hoc = f"{POOLED} and AFF against random answers: added after the first results"
+    parts = [stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW, post_hoc]
+    return _with_counts(fig, _costs_in_words(tests), "; ".join(parts), shown_metrics.values())
 
 
 def _draw_cost(
@@ -231,20 +322,32 @@ def _draw_cost(
             "label": weighting,
         }
         _mark_tests(axes, heights_of_tests, of_weighting, **mark_style)
-    axes.set_title(f"{cost.words} ({METRICS[cost.metric].symbol})\nthan {cost.compared_with}")
-    axes.set_xlabel("points → targets worse")
+    axes.set_title(f"{cost.words}\n{cost.compared_with}", fontsize=9)
+    axes.set_xlabel("← targets better | worse →", fontsize=8)
 
 
 def _costs_in_words(tests: Sequence[JudgedTest]) -> str:
-    """For how many editors targets as a mean cost success, and as a sum leave more noise."""
-    tests_of_noise = _tests_of_targets(tests, _NOISE, "sum")
-    noisy_count = sum(test.holds for test in tests_of_noise)
-    costly_count = sum(test.holds for test in _tests_of_targets(tests, _SUCCESS, "mean"))
-    count = len(tests_of_noise)
-    return (
-        f"As a mean, answers as targets cost success ({costly_count} of {count} editors);"
-        f" as a sum, they leave more noise than APP for {noisy_count} of {count}"
+    """Where targets as a mean cost success, and what they do as a sum, pooled over editors."""
+    tests_of_success = _tests_of_targets(tests, _SUCCESS, "mean")
+    costly = [test.evidence.editor for test in tests_of_success if test.holds]
+    words_of_mean = (
+        "Answers as targets, weighted as a mean, cost success with every editor"
+        if len(costly) == len(tests_of_success)
+        else f"Answers as targets, weighted as a mean, cost success with {len(costly)} editors"
     )
+    pooled = {
+        cost.words.partition(" (")[0]: test.verdict
+        for cost in (_FORGETTING_RANDOM, _NOISE)
+        for test in _tests_of_targets(tests, cost, "sum")
+        if test.evidence.editor == POOLED
+    }
+    sides = {"holds": "more", "reversed": "less"}
+    words_of_sum = " and ".join(
+        f"{sides[verdict]} {damage}" for damage, verdict in pooled.items() if verdict in sides
+    )
+    if not words_of_sum:
+        return words_of_mean
+    return f"{words_of_mean}; as a sum, pooled, they have {words_of_sum} than APP"
 
 
 @_ablation(
@@ -357,7 +460,8 @@ def _tests_of_targets(
     return [
         test
         for test in tests
-        if (test.evidence.finding, test.evidence.metric) == (cost.finding, cost.metric)
+        if test.evidence.finding in cost.findings
+        and test.evidence.metric == cost.metric
         and targets in (test.evidence.higher, test.evidence.lower)
     ]
 

@@ -26,7 +26,7 @@ def studies(params: Mapping[str, Any]) -> list[Variant]:
     """The variants of every study, each once, from the parameters of notebook 04.
 
     ``editors`` are studied closely (PEAK, Figures 3 to 5, Table 8), ``fairer`` for Table 5; ``others``
-    are beyond the paper, as are ``doses``, variants by name.
+    are beyond the paper.
     """
     close = params["editors"]
     variants = [v for editor in close for v in objectives(editor)]
@@ -39,8 +39,6 @@ def studies(params: Mapping[str, Any]) -> list[Variant]:
         for field in (*OBJECTIVES, "margin"):
             for value in params["margins" if field == "margin" else "factors"]:
                 variants.append(Variant(f"{editor}+app", field, float(value), field != "margin"))
-    for dose in map(Variant.parse, params["doses"]):
-        variants += [Variant(dose.method), dose]
     return list(dict.fromkeys(variants))
 
 

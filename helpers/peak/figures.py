@@ -25,7 +25,6 @@ from helpers.peak.findings import (
 )
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
-    METRICS,
     AnswerFilter,
     additivity,
     metric_interval,
@@ -43,7 +42,7 @@ from helpers.peak.tables import (
 from helpers.results.archive import Run, archive
 from helpers.results.figure import Option, figure
 from helpers.results.notes import method_notes, training_notes
-from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, paired, positive_interval
+from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive_interval
 from helpers.results.style import (
     MARKERS,
     PALETTE,
@@ -54,14 +53,23 @@ from helpers.results.style import (
 from helpers.results.text import corrected_verdicts
 
 IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
+WITH_APP_IN_TABLES = (
+    "FT-L",
+    "MEND",
+    "ROME",
+    "MEMIT",
+)  # of these, the editors that it combines with APP
 MAIN_RUN = "smollm2-135m_peak-cf"
 LIST_LABELS = {
     "correct": "correct answers $O$",
     "hard": "hard false $O_h$",
     "random": "random false $O_r$",
 }
-# The paper prints the LS that its authors' code computes.
-_PAPER_ROWS = ("ES", "GS", "LS_authors", "AFF_hard", "ANF_hard")
+_SLOPE_METRICS = {
+    "AFF_hard": "forgetting\n(AFF, lower is better)",
+    "ANF_hard": "noise\n(ANF, lower is better)",
+    "GS": "paraphrases\n(GS, higher is better)",
+}
 _VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
@@ -137,16 +145,21 @@ def _editors_of_run(run: Run) -> list[str]:
     return [editor for editor in EDITORS if _methods_of_editor(run, editor)]
 
 
-@figure("03_lists", of="peak", options={"editor": Option("editor", _editors_of_run)})
+def _methods_of_papers_tables(run: Run) -> list[str]:
+    """The paper's editors with and without APP, in the order of its tables; all where it has none."""
+    in_order = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
+    return [method for method in in_order if method in run.tables] or list(run.tables)
+
+
+@figure("03_lists", of="peak", main=MAIN_RUN, options={"editor": Option("editor", _editors_of_run)})
 def list_probabilities(
     run: Run, *, answer_filter: AnswerFilter = DEFAULT_FILTER, editor: str = ""
 ) -> Figure:
     """Mean probability of O, O_h and O_r before and after each method (PEAK, Figure 2).
 
-    ``editor`` is the one whose methods are shown; empty: all.
+    ``editor`` is the one whose methods are shown; empty: those of the paper.
     """
-    if editor:
-        run = run.only(_methods_of_editor(run, editor))
+    run = run.only(_methods_of_editor(run, editor) if editor else _methods_of_papers_tables(run))
     scores = scores_of(run)
     probabilities_by_method = {
         name: probabilities_table(scores_of_method, answer_filter)
@@ -154,58 +167,100 @@ def list_probabilities(
     }
     fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(probabilities_by_method) + 1.6))
     draw_list_probabilities(axes, probabilities_by_method)
-    test_words = "title: paired tests, p < 0.05, not corrected"
-    notes_in_words = "; ".join([test_words, *method_notes(run), *fewer_records(run)])
+    notes_in_words = "; ".join([*method_notes(run), *fewer_records(run)])
     caption = caption_of(run, answer_filter=_if_changed(answer_filter))
     return with_caption(
         fig,
-        _still_ahead_in_words(probabilities_by_method),
-        f"{caption}\nMeans, 95 % intervals; {notes_in_words}",
+        _reversal_in_words(probabilities_by_method),
+        "; ".join(
+            filter(
+                None,
+                [caption, "geometric means with 95 % intervals, not tested", notes_in_words],
+            )
+        ),
     )
 
 
-def _still_ahead_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -> str:
-    """After how many methods correct answers are more probable than hard false ones, where that is tested."""
-    contrasts = [
-        paired(table["hard_after"], table["correct_after"], "fraction")
-        for table in probabilities_by_method.values()
+def _reversal_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -> str:
+    """After which methods the hard false answers have a higher mean than the correct ones."""
+    reversed_methods = [
+        name
+        for name, table in probabilities_by_method.items()
+        if positive_interval(table["hard_after"]).mean
+        > positive_interval(table["correct_after"]).mean
     ]
-    if any(contrast.too_few_relations for contrast in contrasts):
-        return f"No test by relation: the records are of {contrasts[0].relation_count} relations"
-    ahead_count = sum(is_positive(contrast) for contrast in contrasts)
-    after_words = f"After {ahead_count} of {len(probabilities_by_method)} methods"
-    return f"{after_words} the correct answers are still more probable than the hard false ones"
+    if not reversed_methods:
+        return "After every method the correct answers are on average still more probable than false ones"
+    plain_methods = [name for name in probabilities_by_method if not name.endswith("+APP")]
+    with_app = [name for name in probabilities_by_method if name.endswith("+APP")]
+    reversed_words = " and ".join(name for name in plain_methods if name in reversed_methods)
+    kept_words = ""
+    if with_app and not set(with_app) & set(reversed_methods):
+        kept_words = "; with APP the correct ones still lead"
+    elif with_app:
+        reversed_with_app = [name for name in with_app if name in reversed_methods]
+        kept_words = f"; so do they after {' and '.join(reversed_with_app)}"
+    return (
+        "Hard false answers overtake the correct ones"
+        f" after {reversed_words or 'no plain editor'}{kept_words}"
+    )
 
 
 @_together("03_paper")
 def paper_against_ours(
     runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER
 ) -> Figure:
-    """Tables 3, 4 and 9 by editor, plain and with APP: the paper's models as bands, ours as intervals."""
+    """What APP changes, plain → with APP, a column an editor: our models and the paper's (Tables 3 and 9)."""
     runs_in_order = sorted(runs, key=_of_another_model)
-    metrics = metrics_of_runs(runs_in_order, answer_filter=answer_filter)
-    our_metrics = _methods_of_tables(metrics)
-    fig, panels = plt.subplots(2, len(IN_TABLES), figsize=(9.2, 5.6), sharex=True, sharey=True)
-    for dataset, panels_of_dataset in zip(DATASETS, panels, strict=True):
-        _draw_dataset(panels_of_dataset, dataset, our_metrics)
-    row_labels = [METRICS[name].titled_symbol for name in _PAPER_ROWS]
-    panels[0, 0].set_yticks(range(len(row_labels), 0, -1), row_labels)
-    _legend_of_models(panels)
-    small_print = "Title: paired tests by relation after Holm's correction, FT-M included"
-    small_print += ", where there are eight relations or more"
-    small_print += ". Bands: PEAK, Tables 3, 4 and 9, lowest to highest model"
-    small_print += _ending(runs, answer_filter)
-    caption = f"Means in percent, 95 % intervals, {_counts_of_records(our_metrics)}. {small_print}"
-    return with_caption(fig, _effect_of_app(metrics), caption)
-
-
-def _methods_of_tables(runs: Runs) -> Runs:
-    """Of each run the methods of the paper's tables, in their order."""
-    methods_of_tables = [f"{editor}{suffix}" for editor in IN_TABLES for suffix in ("", "+APP")]
-    return {
-        run_key: {method: metrics[method] for method in methods_of_tables if method in metrics}
-        for run_key, metrics in runs.items()
+    metrics_by_run = metrics_of_runs(runs_in_order, answer_filter=answer_filter)
+    shown_dataset = DATASETS[0] if any(DATASETS[0] in key for key in metrics_by_run) else ""
+    our_metrics = {
+        run_key: metrics
+        for run_key, metrics in metrics_by_run.items()
+        if shown_dataset in ("", run_key[1])
     }
+    dataset = next(iter(our_metrics))[1]
+    size = (8.4, 1.75 * len(_SLOPE_METRICS) + 1.5)
+    fig, panels = plt.subplots(
+        len(_SLOPE_METRICS), len(WITH_APP_IN_TABLES), figsize=size, sharex=True, sharey=True
+    )
+    for metric, panels_of_metric in zip(_SLOPE_METRICS, panels, strict=True):
+        for editor, axes in zip(WITH_APP_IN_TABLES, panels_of_metric, strict=True):
+            _draw_slopes(axes, metric, editor, dataset, our_metrics)
+        panels_of_metric[0].set_ylabel(_SLOPE_METRICS[metric], fontsize=9)
+    for editor, axes in zip(WITH_APP_IN_TABLES, panels[0], strict=True):
+        axes.set_title(editor)
+    _legend_of_slopes(fig, panels)
+    caption = (
+        f"{dataset.upper()}, means in percent, 95 % intervals; {_counts_of_records(our_metrics)};"
+        f" grey: PEAK, Tables 3, 4 and 9; {_effect_of_app(metrics_by_run)}{_ending(runs, answer_filter)}"
+    )
+    return with_caption(fig, _slopes_in_words(our_metrics), caption)
+
+
+def _slopes_in_words(our_metrics: Runs) -> str:
+    """Whether APP lowers the means of forgetting and noise everywhere, and what it does to paraphrases."""
+    changes: dict[str, list[float]] = {metric: [] for metric in _SLOPE_METRICS}
+    for metrics in our_metrics.values():
+        for editor in WITH_APP_IN_TABLES:
+            if {editor, f"{editor}+APP"} <= set(metrics):
+                for metric, changes_of_metric in changes.items():
+                    both = pd.concat(
+                        [metrics[editor][metric], metrics[f"{editor}+APP"][metric]],
+                        axis=1,
+                        join="inner",
+                    ).dropna()
+                    changes_of_metric.append(float((both.iloc[:, 1] - both.iloc[:, 0]).mean()))
+    lowers_damage = max(changes["AFF_hard"] + changes["ANF_hard"], default=1.0) < 0
+    damage_words = (
+        "With APP every editor forgets less and adds less noise"
+        if lowers_damage
+        else "With APP most editors forget less and add less noise"
+    )
+    fewer_paraphrases = sum(change < 0 for change in changes["GS"])
+    if 2 * fewer_paraphrases > len(changes["GS"]):
+        return f"{damage_words}; with most of them edits hold for fewer paraphrases"
+    return damage_words
 
 
 def _effect_of_app(runs: Runs) -> str:
@@ -218,75 +273,46 @@ def _effect_of_app(runs: Runs) -> str:
                 holds_by_finding[finding].append(verdict == "holds")
     less_damage = holds_by_finding[APP_REDUCES]
     less_success = holds_by_finding[APP_COSTS]
-    damage_counts = f"{sum(less_damage)} of our {len(less_damage)} comparisons"
-    success_counts = f"{sum(less_success)} of {len(less_success)}"
     return (
-        f"APP lowers forgetting (AFF) or noise (ANF) in {damage_counts},"
-        f" success (ES or GS) in {success_counts}"
+        f"after Holm's correction AFF or ANF is lower in {sum(less_damage)} of {len(less_damage)} tests,"
+        f" ES or GS in {sum(less_success)} of {len(less_success)} (FT-M included)"
     )
 
 
-def _draw_dataset(panels: Sequence[Axes], dataset: str, our_metrics: Runs) -> None:
-    """A data set's panels, one an editor: the paper's bands and the intervals of our models."""
-    our_runs = {run_key: metrics for run_key, metrics in our_metrics.items() if dataset in run_key}
-    printed_tables = pd.concat(paper_setting("", dataset).values())
-    for editor, axes in zip(IN_TABLES, panels, strict=True):
-        for app_index, method in enumerate((editor, f"{editor}+APP")):
-            name_in_paper = PAPER_NAMES.get(method, method)
-            papers_values = printed_tables[printed_tables["method"] == name_in_paper]
-            _paper_marks(axes, app_index, method, papers_values, our_runs)
-        axes.axhline(2.5, color="0.8", linewidth=0.8)  # between success and damage
-        axes.set_xlim(-3, 103)
-        axes.grid(axis="y", visible=False)
-        if dataset == DATASETS[0]:  # three lines above are for the legend, wider than a panel
-            axes.set_title(f"\n\n\n{editor}")
-    panels[0].set_ylabel(dataset.upper())
-
-
-def _legend_of_models(panels: Any) -> None:
-    """One legend above [data sets, editors] panels: the paper's models first, plain above with APP."""
-    labelled_handles = zip(*panels[0, 0].get_legend_handles_labels(), strict=True)
-    entries = sorted(labelled_handles, key=lambda entry: ("paper" not in entry[1], entry[1]))
-    handles = [handle for handle, _ in entries]
-    labels = [label for _, label in entries]
-    legend = panels[0, 2].legend(
-        handles,
-        labels,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.13),
-        ncols=len(entries) // 2,
-        columnspacing=1,
-    )
-    legend.set_in_layout(False)
-
-
-def _paper_marks(
-    axes: Axes, app_index: int, method: str, papers_values: pd.DataFrame, our_metrics: Runs
-) -> None:
-    """A method's band and intervals, a row a metric: plain ones (``app_index`` 0) above those with APP."""
-    heights = np.arange(len(_PAPER_ROWS), 0, -1) + 0.2 - 0.4 * app_index
-    app_words = ("plain", "with APP")[app_index]
-    colour = PALETTE[app_index]
-    if len(papers_values):
-        ranges = papers_values.groupby("metric")["value"].agg(["min", "max"])
-        range_of_metric = ranges.loc[[*_PAPER_ROWS]]
-        band_style: dict[str, Any] = {"color": colour, "alpha": 0.3, "linewidth": 6, "zorder": 1}
-        band_starts = range_of_metric["min"] - 0.7
-        band_ends = range_of_metric["max"] + 0.7
-        band_label = f"paper's models, {app_words}"
-        axes.hlines(heights, band_starts, band_ends, label=band_label, **band_style)
+def _draw_slopes(axes: Axes, metric: str, editor: str, dataset: str, our_metrics: Runs) -> None:
+    """An editor's mean without and with APP, a line a model: the paper's in grey below ours."""
+    methods = (editor, f"{editor}+APP")
+    for printed in paper_setting("", dataset).values():
+        value_of = printed.set_index(["method", "metric"])["value"]
+        names_in_paper = [(PAPER_NAMES.get(method, method), metric) for method in methods]
+        if set(names_in_paper) <= set(value_of.index):
+            ends = [float(value_of[name]) for name in names_in_paper]
+            axes.plot((0, 1), ends, color="0.75", linewidth=1.2, zorder=1, label="paper's models")
     for model_index, ((model, _), metrics) in enumerate(our_metrics.items()):
-        if method in metrics:
-            estimates = [metric_interval(metric, metrics[method][metric]) for metric in _PAPER_ROWS]
-            mark_style: dict[str, Any] = {**ACROSS, "fmt": MARKERS[model_index], "color": colour}
-            mark_style |= {
-                "label": f"{model}, {app_words}",
-                "markersize": 4,
-                "capsize": 0,
-                "clip_on": False,
-            }
-            heights_of_model = heights + 0.05 * (len(our_metrics) - 1 - 2 * model_index)
-            draw_intervals(axes, heights_of_model, rows_of_estimates(estimates), **mark_style)
+        if set(methods) <= set(metrics):
+            estimates = [metric_interval(metric, metrics[method][metric]) for method in methods]
+            aside = 0.05 * (model_index - (len(our_metrics) - 1) / 2)
+            draw_intervals(
+                axes,
+                np.array([0, 1]) + aside,
+                rows_of_estimates(estimates),
+                fmt=f"{MARKERS[model_index]}-",
+                color=PALETTE[model_index],
+                label=model,
+                markersize=4.5,
+            )
+    axes.set(xlim=(-0.3, 1.3), ylim=(-3, 103), xticks=(0, 1), xticklabels=("plain", "APP"))
+    axes.grid(axis="x", visible=False)
+
+
+def _legend_of_slopes(fig: Figure, panels: Any) -> None:
+    """One legend at the right of [metrics, editors] panels: each model once, the paper's last."""
+    handles: dict[str, Any] = {}
+    for axes in panels.flat:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    in_order = sorted(handles, key=lambda label: label == "paper's models")
+    fig.legend([handles[label] for label in in_order], in_order, loc="outside right center")
 
 
 @_together("03_verdicts")
@@ -305,15 +331,15 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
         counts_of_run = verdicts_by_run[
             verdicts_by_run.index.get_level_values("run") == run_name
         ].droplevel("run")
-        _draw_verdicts(axes, run_name, counts_of_run.reindex(findings.index))
+        model, dataset = run_name.split(", ")
+        tables = metrics_by_run[model, dataset].values()
+        most_records = max(int(table["AFF_hard"].notna().sum()) for table in tables)
+        axes.set_title(f"{model}\n{dataset.upper()}, n = {most_records}")
+        _draw_verdicts(axes, counts_of_run.reindex(findings.index))
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
-    metrics_of_tested = {
-        key: metrics for key, metrics in metrics_by_run.items() if ", ".join(key) in tested_runs
-    }
-    counted = "Tests by relation that hold, of all, at p < 0.05 after Holm's correction; –: none"
-    record_counts = _counts_of_records(metrics_of_tested)
-    caption = f"{counted}; {record_counts}{_ending(runs, answer_filter)}"
-    return with_caption(fig, _held_in_words(findings), caption)
+    counted = "Tests by relation at p < 0.05 after Holm's correction, and how many hold of how many; –: none"
+    caption = f"{counted}; n: records with AFF{_ending(runs, answer_filter)}"
+    return with_caption(fig, _held_in_words(verdicts_by_run), caption)
 
 
 def _from_least_to_most_held(counts: pd.DataFrame) -> pd.DataFrame:
@@ -324,18 +350,19 @@ def _from_least_to_most_held(counts: pd.DataFrame) -> pd.DataFrame:
     return tests.loc[shares_held.index]
 
 
-def _held_in_words(findings: pd.DataFrame) -> str:
-    """How many findings hold in all tests, and which holds least: the first."""
-    held_in_all = (findings["holds"] == findings["tests"]).sum()
-    least_held_finding = findings.iloc[0]
-    fewest_tests = f"{least_held_finding['holds']:.0f} of {least_held_finding['tests']:.0f} tests"
+def _held_in_words(counts: pd.DataFrame) -> str:
+    """How many tests hold, and whether any is reversed."""
+    tests = int(counts.to_numpy().sum())
+    held = int(counts["holds"].sum())
+    reversed_count = int(counts["reversed"].sum())
+    reversed_words = f"{reversed_count} reversed" if reversed_count else "none is reversed"
     return (
-        f"All tests hold for {held_in_all} of the paper's {len(findings)} findings;"
-        f" “{least_held_finding.name}” holds least ({fewest_tests})"
+        f"The paper's findings hold in {held} of {tests} tests on our models; {reversed_words}, the rest is"
+        " inconclusive"
     )
 
 
-def _draw_verdicts(axes: Axes, run: str, counts: pd.DataFrame) -> None:
+def _draw_verdicts(axes: Axes, counts: pd.DataFrame) -> None:
     """A run's bars, one a finding, each divided by verdict; next to it how many tests hold, of how many."""
     tests = counts.sum(axis=1)
     shares = counts.div(tests, axis=0)
@@ -343,8 +370,7 @@ def _draw_verdicts(axes: Axes, run: str, counts: pd.DataFrame) -> None:
     for height, (holds, test_count) in enumerate(zip(counts["holds"], tests, strict=True)):
         count_words = f"{holds:.0f} of {test_count:.0f}" if test_count else "–"
         axes.text(1.05, height, count_words, va="center", fontsize=8)
-    model, dataset = run.split(", ")
-    axes.set(title=f"{model}\n{dataset.upper()}", xlim=(0, 1.5), xticks=[], ylabel="")
+    axes.set(xlim=(0, 1.5), xticks=[], ylabel="")
     axes.grid(visible=False)
 
 
@@ -366,7 +392,7 @@ def _of_another_model(run: Run) -> bool:
 
 def _counts_of_records(our_metrics: Runs) -> str:
     measured_counts = pd.concat(
-        table[[*_PAPER_ROWS]].count()
+        table[[*_SLOPE_METRICS]].count()
         for metrics in our_metrics.values()
         for table in metrics.values()
     )

@@ -11,12 +11,17 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from helpers.editing.editors import EDITORS
 from helpers.peak.tables import scores_of
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, with_note, with_relations
 from helpers.results.statistics import share_interval
 from helpers.results.text import in_points
 
+# Labels of the editors of this kind that were run on PEAK's records.
+WITHOUT_WEIGHTS = tuple(
+    EDITORS[name].label for name in ("in-context", "ike", "memory-bm25", "memory-hidden", "grace")
+)
 ROLES = {"edit": "own prompt", "paraphrase": "paraphrases", "locality": "locality prompts"}
 
 

@@ -177,6 +177,23 @@ def run_table(
     return with_note(editing_table(rows, metrics=metrics), *method_notes(run))
 
 
+def edits_table(edits_by_method: Metrics) -> pd.DataFrame:
+    """How a run's edits were made: how many, given up or flagged as very large, steps, and sizes.
+
+    ``edits_by_method`` has a row an edit with ``failure``, ``exploding``, ``steps`` and ``relative_norm``.
+    """
+    rows = {}
+    for label, edits in edits_by_method.items():
+        rows[label] = {
+            "edits": len(edits),
+            "given up": int((edits["failure"] != "").sum()),
+            "flagged": int(edits["exploding"].sum()),
+            "median steps": f"{edits['steps'].median():g}",
+            "median |dW|/|W|": edits["relative_norm"].median(),
+        }
+    return pd.DataFrame(rows).T
+
+
 def weighted_table(
     by_record: Metrics, relations: pd.DataFrame, *, metrics: Sequence[str] = HARD_METRICS
 ) -> ShownTable:

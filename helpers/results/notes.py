@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,11 @@ class ShownTable:
     def query(self, condition: str) -> ShownTable:
         """The rows of a condition, as ``DataFrame.query`` has it, above the same line."""
         return replace(self, table=self.table.query(condition))
+
+    def rows(self, labels: Collection[str]) -> ShownTable:
+        """The rows with these labels, in the order of the table, above the same line."""
+        is_chosen = self.table.index.get_level_values(0).isin(list(labels))
+        return replace(self, table=self.table[is_chosen])
 
 
 AnyTable = pd.DataFrame | ShownTable  # one that may have a line below it

@@ -30,6 +30,7 @@ _SCREEN = 100  # pixels of a figure on the page to an inch; it is drawn with twi
 # The first column stays in sight while the others scroll; numbers and intervals stay on one line.
 # Colours are the page's own.
 _LOOK = f"<style>{(PACKAGED / 'table.css').read_text()}</style>"
+STATISTICS = "../docs/statistics.md"  # seen from a notebook
 _LONG = 24  # letters from which a cell holds words, not a value
 TIED = re.compile(r" (?=±|\d+ %)|(?<=±) |(?<=,) (?=[-+−]?[\d.]+\])")  # spaces that break no line
 
@@ -78,12 +79,17 @@ def table_output(
     html_table = table_html(shown.table, decimals=decimals, index=index)
     return {
         "text/plain": "\n".join(filter(None, (title, plain_text, shown.note))),
-        "text/html": _LOOK + _paragraph(title) + html_table + _paragraph(shown.note),
+        "text/html": _LOOK + _paragraph(title) + html_table + _footnote(shown.note),
     }
 
 
 def _paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>" if text else ""
+
+
+def _footnote(note: str) -> str:
+    """The line below a table, and where its intervals and tests are explained (from ``notebooks/``)."""
+    return f'<p>{escape(note)} · <a href="{STATISTICS}">statistics</a></p>' if note else ""
 
 
 def table_html(table: pd.DataFrame, *, decimals: int = 2, index: bool = True) -> str:

@@ -113,14 +113,29 @@ def findings_table(evidence: Sequence[Evidence]) -> ShownTable:
 
 
 def with_interval(estimate: Estimate, *, digits: int = 2, signed: bool = False) -> str:
-    """``0.17 [0.05, 0.41]``; without brackets where there is no interval, n/a where no value."""
+    """``0.17 [0.05, 0.41]``; without brackets where there is no interval, n/a where no value.
+
+    A ``signed`` difference whose interval excludes zero has no bound that is rounded to zero: that bound gets
+    the digits it needs.
+    """
     if np.isnan(estimate.mean):
         return "n/a"
     sign = "+z" if signed else "z"  # z: no minus before a zero
-    mean_text, low_text, high_text = (
-        f"{value:{sign}.{digits}f}" for value in (estimate.mean, estimate.low, estimate.high)
+    mean_text = f"{estimate.mean:{sign}.{digits}f}"
+    excludes_zero = signed and (estimate.low > 0 or estimate.high < 0)
+    low_text, high_text = (
+        f"{bound:{sign}.{_digits_of_bound(bound, digits) if excludes_zero else digits}f}"
+        for bound in (estimate.low, estimate.high)
     )
     return mean_text if np.isnan(estimate.low) else f"{mean_text} [{low_text}, {high_text}]"
+
+
+def _digits_of_bound(bound: float, digits: int) -> int:
+    """The digits with which a bound is not rounded to zero, at most four more."""
+    for more in range(5):
+        if round(bound, digits + more) != 0:
+            return digits + more
+    return digits
 
 
 def with_p_values(

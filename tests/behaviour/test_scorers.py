@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from helpers.behaviour import agreement, figures, publish, scorers
-from helpers.behaviour.figures import scorer_panels
+from helpers.behaviour.figures import scorer_arrows
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.records import load_peak
@@ -125,18 +125,31 @@ def test_where_no_correlation_is_tested_none_is_detectable():
     assert found[["detectable", "Holm"]].to_numpy().tolist() == 2 * [["–", "–"]]
 
 
-def test_a_state_without_a_scorer_leaves_its_row_of_the_panel_empty():
-    success = pd.DataFrame({"ES": [0.0, 1.0], "yes": [0.0, 1.0]})
-    states = {"unedited": success[["ES"]], "ROME": success, "MEMIT": success[["ES"]]}
+def test_arrows_lead_from_plain_to_app_and_a_state_without_a_scorer_has_none():
+    plain = pd.DataFrame({"ES": [0.0, 1.0], "free, greedy": [0.0, 1.0]})
+    with_app = pd.DataFrame({"ES": [0.0, 0.0], "free, greedy": [1.0, 1.0]})
+    states = {"unedited": plain[["ES"]], "ROME": plain, "ROME+APP": with_app}
     _, panels = plt.subplots(1, 2)
-    figures._draw_scorers(panels, {"ES": "", "yes": ""}, states)
-    heights = [axes.lines[0].get_ydata().tolist() for axes in panels]
-    assert heights == [[2, 1, 0], [1]]
+    for axes, scorer in zip(panels, ("ES", "free, greedy"), strict=True):
+        figures._draw_arrows(axes, scorer, ["unedited", "ROME"], states)
+    heights = [[line.get_ydata().tolist() for line in axes.lines] for axes in panels]
+    assert heights == [[[1], [0]], [[0]]]
+    ends = [[(text.xyann[0], text.xy[0]) for text in axes.texts] for axes in panels]
+    assert ends == [[(50, 0)], [(50, 100)]]
 
 
-def test_a_figure_says_which_methods_its_title_leaves_out():
-    states = dict.fromkeys(("unedited", "ROME", "MEMIT", "PRUNE", "KN"), pd.DataFrame())
-    assert figures._states_in_title(states) == ["ROME", "MEMIT"]
+def test_the_cost_in_text_is_compared_with_the_cost_by_probability():
+    """Of ten records ES loses nothing and free text everything; an eleventh has no ES."""
+    index = pd.Index(range(11), name="case_id")
+    shown = dict.fromkeys(agreement.SCORERS, 1.0)
+    plain = pd.DataFrame(shown, index)
+    with_app = plain.assign(**{"free, greedy": 0.0})
+    plain.loc[10, "ES"] = np.nan
+    contrast = agreement.text_against_probability({"ROME": plain, "ROME+APP": with_app})
+    assert (contrast.difference.mean, contrast.difference.n) == (1.0, 10)
+    assert contrast.p_value < 0.01
+    none = agreement.text_against_probability({"ROME": plain, "ROME+APP": plain})
+    assert (none.difference.mean, none.p_value) == (0.0, 1.0)
 
 
 def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatch):
@@ -150,7 +163,7 @@ def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatc
     )  # no chat
     for table in (agreement.list_table(states), agreement.prediction_table(states)):
         assert len(table.table) == 2
-    assert "of the answer's tokens match" in scorer_panels(stored).get_suptitle()
+    assert "Success under four scorers" in scorer_arrows(stored).get_suptitle()
     stored.tables.data[scorers.named_table("rome+app")] = stored.tables.data[
         scorers.named_table("unedited")
     ]

@@ -228,7 +228,7 @@ def test_a_run_behind_is_of_the_notebook_that_scores_it():
 
     assert behind().notebook_name == "03_editing_runs"
     text = behind(measured="text", methods=["lora"])
-    assert (text.notebook_name, text.values["scorers"]) == ("04_app_ablations", ["lora"])
+    assert (text.notebook_name, text.values["scorers"]) == ("08_generated_text", ["lora"])
     ability = behind(measured="ability", methods=["lora"])
     assert (ability.values["ability"], ability.values["editors"]) == (["lora"], [])
     graphs = behind(dataset="recalled-smollm2-135m", records=3, shown_half=True)

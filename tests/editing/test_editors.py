@@ -22,6 +22,7 @@ from helpers.results.archive import archive
 NOTEBOOK = next(NOTEBOOKS.glob("**/04_app_ablations.ipynb"))
 RUNS = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
 STUDIES = sorted((PARAMS / "paper" / NOTEBOOK.stem).glob("*.yaml"))
+GENERATED = sorted((PARAMS / "paper" / "08_generated_text").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
@@ -79,16 +80,17 @@ def test_a_variant_changes_one_field_of_app(tiny, make_editor, monkeypatch):
     assert rome.app == app
 
 
-@pytest.mark.parametrize("file", [*RUNS, *STUDIES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("file", [*RUNS, *STUDIES, *GENERATED], ids=lambda path: path.stem)
 def test_published_methods_have_hyperparameters_for_their_model(file, monkeypatch):
     monkeypatch.setattr(build, "network_file", lambda *_: None)  # not all are here
     if file in STUDIES:
         params = read_params(file, NOTEBOOK)
         methods = {variant.method for variant in studies(params)}
-        methods |= {*params["scorers"], *params["sequences"]}
+        methods |= {*params["sequences"]}
     else:
         params = yaml.safe_load(file.read_text(encoding="utf-8"))
-        methods = {*params.get("methods", ()), *params.get("placebo", ())}
+        lists = ("methods", "placebo", "scorers", "ability")
+        methods = {method for name in lists for method in params.get(name, ())}
     for method in methods:
         check_method(method, params["model"], params.get("preset", "tuned"))
 

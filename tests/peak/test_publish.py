@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError
-from helpers.behaviour import doses
+from helpers.behaviour import damage
 from helpers.behaviour import studies as ablation_studies
 from helpers.editing import build
 from helpers.editing.app import App
@@ -31,15 +31,14 @@ PARAMS = {
     "factors": [2.0],
     "margins": [1.0],
     "others": [],
-    "doses": ["rome", "rome@kl_factor=2x"],
     "sequences": ["rome+app"],
-    "ability": [],
     "checkpoints": [3, 1],
     "preset": "tuned",
     "corpus": "self",
     "seed": 0,
 }
 ROME = {**PARAMS, "methods": ["rome"]}
+DOSES = {**PARAMS, "doses": ["rome", "rome@kl_factor=2x"], "ability": []}
 
 
 @pytest.fixture
@@ -78,6 +77,12 @@ def studies(run, into, **changes):
         return publish_parts(ablation_studies.publication({**PARAMS, **changes}), into)
 
 
+def doses(run, into):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(damage, "peak_run", lambda _: run)
+        return publish_parts(damage.publication(DOSES), into)
+
+
 def contents(path):
     return {file: file.read_bytes() for file in path.rglob("*.*")}
 
@@ -92,7 +97,7 @@ def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, m
     stored = studies_of(into.get(path.name))
     assert set(stored.scores) == {
         *built,
-        *("rome+app@neighbours=1", "rome+app@margin=1", "rome@kl_factor=2x"),
+        *("rome+app@neighbours=1", "rome+app@margin=1"),
         *(f"rome+app@{field}={x}x" for field in ("alpha", "beta", "gamma") for x in (0, 2)),
     }
     assert {table["case_id"].nunique() for table in stored.scores.values()} == {2}
@@ -101,14 +106,23 @@ def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, m
         "rome+app after 3": 3,
     }
     assert stored.run.about.settings["rome+app@margin=1"]["app"]["margin"] == 1
-    settings = stored.run.about.settings["locality: rome@kl_factor=2x"]
-    assert settings["hyperparameters"]["kl_factor"] == 2 * rome_settings.kl_factor
-    (label,) = doses.dose_slopes(stored.run).axes[0].get_yticklabels()
-    assert label.get_text() == "ROME: KL factor"
     assert {file.suffix for file in path.rglob("*") if file.is_file()} == {".json", ".parquet"}
     before = contents(path)
     no_computation(monkeypatch)
     studies(replace(run, store=ResultsStore(tmp_path / "elsewhere")), into)
+    assert contents(path) == before
+
+
+def test_doses_are_stored_with_their_next_tokens(run, built, into, rome_settings, monkeypatch):
+    path = doses(run, into)
+    stored = into.get(path.name)
+    names = ["rome", "rome@kl_factor=2x"]
+    assert list(stored.tables) == [*names, *(f"locality: {name}" for name in names)]
+    settings = stored.about.settings["locality: rome@kl_factor=2x"]
+    assert settings["hyperparameters"]["kl_factor"] == 2 * rome_settings.kl_factor
+    before = contents(path)
+    no_computation(monkeypatch)
+    doses(run, into)
     assert contents(path) == before
 
 

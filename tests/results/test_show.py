@@ -10,6 +10,7 @@ from matplotlib import pyplot as plt
 from helpers import paths
 from helpers.paths import REPOSITORY, RUNS
 from helpers.results import show as module
+from helpers.results.notes import ShownTable
 from helpers.results.show import show, table_output
 
 TABLE = pd.DataFrame(
@@ -39,6 +40,14 @@ def test_a_table_is_html_for_readers_and_text_for_the_check():
     assert "&lt;b&gt;" in html
     assert "two &lt;methods&gt;" in html
     assert html.index(">ES<") < html.index("AFF_<wbr>hard")
+
+
+def test_the_line_below_a_table_links_to_the_statistics():
+    output = table_output(ShownTable(TABLE, "intervals by relation <8>"))
+    assert output["text/plain"].endswith("\nintervals by relation <8>")
+    link = '<a href="../docs/statistics.md">statistics</a></p>'
+    assert output["text/html"].endswith(f"<p>intervals by relation &lt;8&gt; · {link}")
+    assert link not in table_output(TABLE)["text/html"]
 
 
 def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch, tmp_path):

@@ -46,6 +46,16 @@ def test_the_table_says_what_survives_holms_correction() -> None:
     assert findings_table([]).table.empty
 
 
+def test_a_bound_that_excludes_zero_is_not_rounded_to_it() -> None:
+    """ "significant" next to [0.00, 0.06] would contradict itself."""
+    assert with_interval(Estimate(0.03, 0.0014, 0.06, 9), signed=True) == "+0.03 [+0.001, +0.06]"
+    assert in_points(Estimate(-0.068, -0.126, -0.0001, 9), signed=True) == "-6.8 [-12.6, -0.01]"
+    # An interval that holds zero, or ends in it, and a mean that is no difference keep their digits.
+    assert with_interval(Estimate(0.03, -0.0014, 0.06, 9), signed=True) == "+0.03 [+0.00, +0.06]"
+    assert with_interval(Estimate(0.03, 0.0, 0.06, 9), signed=True) == "+0.03 [+0.00, +0.06]"
+    assert with_interval(Estimate(0.03, 0.0014, 0.06, 9)) == "0.03 [0.00, 0.06]"
+
+
 def test_a_family_is_one_finding() -> None:
     """A test of another finding, such as one on a larger model, takes nothing away."""
     weak = Contrast(Estimate(0.2, 0.01, 0.39, 9), 0.04)

@@ -1,7 +1,7 @@
 """``python -m tools.headlines``: write every headline into the README and under its notebook's title.
 
-The README gets the tables of paper and ours as well. ``tests/test_headlines.py`` holds all of it to the
-published tables.
+The README's first screen and its table are made here as well, and the longer tables of ``docs/results.md``.
+``tests/test_headlines.py`` holds all of it to the published tables.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from pathlib import Path
 import pandas as pd
 import typer
 
-from helpers.behaviour.agreement import by_state
 from helpers.comparison.measures import stored_rows
 from helpers.comparison.tables import short_table
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
-from helpers.results.archive import archive
-from tools.headlines import editors, klob, peak, thinkedit
+from tools.headlines import editors, first_screen, klob, peak, thinkedit
 from tools.headlines.headline import Headline
 
 README = REPOSITORY / "README.md"
-_SCORERS = {  # of the README's table
+RESULTS = REPOSITORY / "docs" / "results.md"
+_SCORERS = {  # of the table of scorers
     "ES": "ES",
     "tokens": "token match",
     "choice": "multiple choice",
@@ -43,17 +42,26 @@ def all_headlines() -> list[Headline]:
     return sorted(found, key=lambda headline: headline.number)
 
 
-def readme(headlines: Iterable[Headline]) -> str:
-    """The README with fresh headlines and tables."""
-    text = README.read_text("utf-8")
-    parts = {
-        "headlines": "\n".join(headline.line() for headline in headlines),
-        "editors": _markdown(editors_table()),
-        "scorers": _markdown(scorers_table()),
+def pages(headlines: Iterable[Headline]) -> dict[Path, str]:
+    """The README and the page of results, with fresh headlines and tables."""
+    parts_of_pages = {
+        README: {
+            "figure": first_screen.caption_of_figure(),
+            "findings": first_screen.findings_lines(),
+            "headlines": "\n".join(headline.line() for headline in headlines),
+            "short table": _markdown(first_screen.short_table()),
+        },
+        RESULTS: {
+            "editors": _markdown(editors_table()),
+            "scorers": _markdown(scorers_table()),
+        },
     }
-    for name, part in parts.items():
-        text = replaced(text, name, part)
-    return text
+    texts = {}
+    for page, parts in parts_of_pages.items():
+        texts[page] = page.read_text("utf-8")
+        for name, part in parts.items():
+            texts[page] = replaced(texts[page], name, part)
+    return texts
 
 
 def editors_table() -> pd.DataFrame:
@@ -66,7 +74,7 @@ def editors_table() -> pd.DataFrame:
 
 def scorers_table() -> pd.DataFrame:
     """Mean success of every editor's edits under each scorer, without and with APP, in percent."""
-    states = by_state(archive("scorers").get(MAIN_RUN))
+    states = peak.states_of_main_run()
     means = {state: 100 * table[[*_SCORERS]].mean() for state, table in states.items()}
     table = pd.DataFrame.from_dict(means, orient="index").rename(columns=_SCORERS)
     return table.map("{:.0f}".format).rename_axis("editor")
@@ -109,7 +117,8 @@ _MAIN_MODEL = MAIN_RUN.split("_")[0]
 def main() -> None:
     """Write the boxes of the notebooks and the tables of the README anew."""
     made = all_headlines()
-    README.write_text(readme(made), "utf-8")
+    for page, text in pages(made).items():
+        page.write_text(text, "utf-8")
     for each in made:
         path, text = notebook(each)
         path.write_text(text, "utf-8")

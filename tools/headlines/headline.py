@@ -49,11 +49,10 @@ class Headline:
         return "\n".join(lines)
 
     def line(self) -> str:
-        """One item of the README's list, with the first number; the box has all."""
+        """One item of the README's list, with the first number; the notebook's box explains it."""
         what, value = self.numbers[0]
-        link = f"[notebook {self.number}](notebooks/{self.notebook}.ipynb)"
-        number = f"{what[0].upper()}{what[1:]}: {value}."
-        return f"- **{self.finding}.** {self.sentence} *{number}* → {link}"
+        link = f"[{self.number}](notebooks/{self.notebook}.ipynb)"
+        return f"- **{self.finding}** ({what}: {value}) → {link}"
 
     def _minutes(self) -> str:
         text = (REPOSITORY / "params" / "quick" / f"{self.notebook}.yaml").read_text("utf-8")

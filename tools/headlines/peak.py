@@ -1,10 +1,19 @@
-"""Notebooks 01 to 04 and 07: editing and APP."""
+"""Notebooks 01 to 04, 07 and 08: editing and APP."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandas as pd
 
-from helpers.behaviour.agreement import by_state
+from helpers.behaviour.agreement import (
+    PROBABILITY,
+    app_cost_by_scorer,
+    by_state,
+    kind_of_scorer,
+    text_against_probability,
+)
+from helpers.behaviour.prediction import prediction_of
 from helpers.editing.editors import Variant
 from helpers.peak.ablations import fairer_editors, studies_of, variant_metrics
 from helpers.peak.figures import MAIN_RUN
@@ -15,13 +24,14 @@ from helpers.peak.findings import (
     findings,
     neighbour_findings,
     objective_findings,
+    pooled_fairer_findings,
     short_name,
 )
 from helpers.peak.metrics import method_metrics, summarise
 from helpers.peak.records import contradictions, load_peak
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
-from helpers.results.statistics import LEVEL, Estimate, paired, share_interval
+from helpers.results.statistics import LEVEL, Estimate, holm, interval, paired, share_interval
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
 from tools.headlines.headline import Headline, UnsupportedError, holds
 
@@ -45,6 +55,7 @@ def headlines() -> list[Headline]:
         _editing(metrics, tested, f"{official}. Also shown: PEAK-T, {larger}"),
         _ablations(),
         _explorer(metrics, official),
+        _generated_text(),
     ]
 
 
@@ -98,18 +109,19 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: st
     editors = ("FT-L", "FT-M", "ROME", "MEMIT")
     pairs = [f"{m} {e} - {e}+APP" for e in editors for m in ("AFF hard", "ANF hard")]
     holds(tested, *pairs)
-    gain, _ = holds(tested, "AFF hard ROME - ROME+APP", "GS ROME - ROME+APP")
-    unnamed = _lost_in_text()
+    gain, cost = holds(tested, "AFF hard ROME - ROME+APP", "GS ROME - ROME+APP")
+    unnamed = lost_in_text()
     return Headline(
         "03",
         "Edits damage the other answers of a fact; APP reduces the damage, but fewer edits are generated",
-        "APP lowers forgetting and noise of fine-tuning, ROME and MEMIT. With APP, ROME's edits hold for"
-        " fewer paraphrases, and fewer of them are named in generated text.",
+        "APP lowers forgetting (AFF) and noise (ANF) of fine-tuning, ROME and MEMIT. With APP, ROME's edits"
+        " hold for fewer paraphrases (GS), and fewer of them are named in generated text.",
         (
             ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
-            ("reduction by APP", _points(gain)),
+            ("less forgetting with APP", _points(gain)),
+            ("fewer paraphrases with APP (GS)", _points(cost)),
             (
-                "loss of new answers in free text with APP",
+                "fewer new answers in free text with APP",
                 f"{in_points(unnamed)} points (n = {unnamed.n})",
             ),
         ),
@@ -118,10 +130,20 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: st
     )
 
 
-def _lost_in_text() -> Estimate:
+@cache  # several headlines need it, and it takes seconds
+def states_of_main_run() -> dict[str, pd.DataFrame]:
+    """Success under each scorer of the main run's states, by label."""
+    return by_state(archive("scorers").get(MAIN_RUN))
+
+
+def free_text_of(state: str) -> pd.Series:
+    """Of a state of the main run, whether greedy free text names the new answer: 0 or 1 by record."""
+    return states_of_main_run()[state]["free, greedy"]
+
+
+def lost_in_text() -> Estimate:
     """How many fewer of ROME's new answers greedy free text names with APP, by the same records."""
-    states = by_state(archive("scorers").get(MAIN_RUN))
-    with_app, without = (states[state]["free, greedy"] for state in ("ROME+APP", "ROME"))
+    with_app, without = free_text_of("ROME+APP"), free_text_of("ROME")
     loss = paired(with_app, without, "share")
     if not (loss.p_value < LEVEL and loss.difference.mean > 0):
         raise UnsupportedError(f"free text with APP: {loss}; the headline reports a loss")
@@ -141,15 +163,17 @@ def _ablations() -> Headline:
         fairer, *(f"ES, {e}: plain - + (mean)" for e in ("ROME", "MEMIT", "FT-M", "MEND"))
     )
     _inconclusive(fairer, LESS_PROTECTION, higher=short_name(Variant("rome+all-sum")))
+    pooled = pooled_fairer_findings(metrics, fairer_editors(run))
+    (noise,) = holds(pooled, "ANF hard, all editors: + (sum) - APP")
     return Headline(
         "04",
-        "Correct answers as editing targets do not replace APP: weighted as a mean, they cost the edit",
+        "APP protects more when it sees the whole list, and plain targets do not replace it",
         "With all correct answers as targets, weighted as a mean, ROME, MEMIT, FT-M and MEND lose most of"
-        " their success. Weighted as a sum, what they forget and what noise they leave beyond APP is"
-        " inconclusive by relation."
-        " APP helps more when it sees the whole list than one neighbour.",
+        " their success. Weighted as a sum, they leave more noise than APP (pooled over the four editors;"
+        " inconclusive for each alone), but forget no more. Each objective of APP has its own effect.",
         (
             ("success that targets as a mean cost, ROME (ES)", _points(targets)),
+            ("more noise than APP, targets as a sum, pooled (ANF)", _points(noise)),
             (
                 "less forgetting with the whole list than with one neighbour, ROME",
                 _points(neighbours),
@@ -158,8 +182,7 @@ def _ablations() -> Headline:
         ),
         "04_fairer",
         f"Shown: first 20 records of PEAK-CF, {SMALL}; tests: Holm's correction. Inconclusive: whether L1"
-        " matters most. Also shown: sequences, scorers, doses, general ability. Not shown: these ablations"
-        " on other models.",
+        " matters most. Not shown: these ablations on other models.",
     )
 
 
@@ -177,6 +200,55 @@ def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
         f"Figure: one packaged fact. Numbers: {official}. Not shown: larger models; how your own edit"
         " turns out.",
     )
+
+
+def _generated_text() -> Headline:
+    states = states_of_main_run()
+    costs = app_cost_by_scorer(states)
+    corrected = holm([contrast.p_value for contrast in costs.values()])
+    significant = dict(zip(costs, corrected < LEVEL, strict=True))
+    cost = costs["free, greedy"].difference
+    if not (significant["free, greedy"] and cost.mean < 0):
+        raise UnsupportedError(
+            "the cost of APP in free text is inconclusive; the headline reports one"
+        )
+    more_than_es = text_against_probability(states)
+    if not (more_than_es.p_value < LEVEL and more_than_es.difference.mean > 0):
+        raise UnsupportedError("that APP costs more in free text than in ES is inconclusive")
+    prediction = prediction_of(states)
+    by_probability, by_es = (prediction.within[name][0] for name in (PROBABILITY, "ES"))
+    success, named = (
+        interval(states["ROME"][scorer], kind_of_scorer(scorer))
+        for scorer in ("ES", "free, greedy")
+    )
+    return Headline(
+        "08",
+        "Most edits succeed by probability, far fewer appear in generated text, and APP lowers this further",
+        "ES asks whether the new answer is above the least probable correct one; a text follows the most"
+        " probable tokens. APP costs more in text than in ES. P(o*), the new answer's probability, predicts"
+        " which edits are generated, and ES barely does.",
+        (
+            ("ROME's edits that succeed by probability (ES)", _percent(success)),
+            ("ROME's edits that greedy free text names", _percent(named)),
+            (
+                "fewer named with APP, mean over seven editors",
+                _loss_in_points(cost),
+            ),
+            (
+                "edits ranked right: by P(o*), by ES (AUC; chance 0.50)",
+                f"{by_probability:.2f}, {by_es:.2f} (n = {prediction.edits:,} edits)",
+            ),
+        ),
+        "08_scorers",
+        f"Shown: first {len(states['ROME'])} records of PEAK-CF, {SMALL}. Also shown: Gemma 3 270M, lists in"
+        " text, general ability. Not shown: larger models, other wordings of the questions.",
+    )
+
+
+def _loss_in_points(change: Estimate) -> str:
+    """A fall as a positive number of points."""
+    loss = Estimate(-change.mean, -change.high, -change.low, change.n)
+    return f"{in_points(loss)} points (n = {loss.n})"
 
 
 def _inconclusive(evidence: list[Evidence], finding: str, *, higher: str = "") -> None:

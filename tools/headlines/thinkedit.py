@@ -53,6 +53,12 @@ def headlines() -> list[Headline]:
     ]
 
 
+def memits_edits() -> tuple[Estimate, Estimate]:
+    """What MEMIT's edits of SmolLM2 leave of the subject's other facts, and of facts about others (CKP)."""
+    of_edits = _memit(archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m"))
+    return of_edits[OWN], of_edits["CKP"]
+
+
 def _memit(run: Run) -> dict[str, Estimate]:
     """MEMIT's share of deep edits, IFR, and what it leaves of each kind of fact; each edit alone."""
     table = tables.measure_table(terms_of_runs((run,)), _NAMES, mode="independent")

@@ -1,0 +1,97 @@
+"""The README's first screen: a figure's caption, three findings and a short table, from published tables."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from helpers.peak.figures import MAIN_RUN
+from helpers.peak.findings import findings
+from helpers.peak.first_screen import RUN, answers_of_record, lost_counts, typical_record
+from helpers.peak.metrics import method_metrics, summarise
+from helpers.peak.tables import scores_of
+from helpers.results.archive import archive
+from helpers.results.statistics import Estimate
+from helpers.results.text import in_points
+from tools.headlines.headline import UnsupportedError, holds
+from tools.headlines.peak import free_text_of, lost_in_text, states_of_main_run
+from tools.headlines.thinkedit import memits_edits
+
+_METHODS = (
+    *("FT-L", "FT-M", "FT-M+APP", "MEND", "ROME", "ROME+APP", "MEMIT", "MEMIT+APP"),
+    *("AlphaEdit", "In context", "GRACE"),
+)
+_MEASURES = {  # of the short table, and their titles
+    "ES": "new answer written (ES)",
+    "GS": "at paraphrases (GS)",
+    "LS": "unrelated kept (LS)",
+    "AFF_hard": "forgetting (AFF)",
+    "ANF_hard": "noise (ANF)",
+}
+_IN_TEXT = "named in free text"
+
+
+def caption_of_figure() -> str:
+    """One sentence on the figure."""
+    run = archive("ablations").get(RUN)
+    record = typical_record(run)
+    answers = answers_of_record(run, record)
+    lost_without, lost_with = lost_counts(answers).values()
+    correct_count = len(answers.query("list == 'correct'"))
+    return (
+        f"*A typical edit of SmolLM2-135M: ROME appends “{record.target_new}” to “{record.edit_prompt} …”"
+        f" and {lost_without} of its {correct_count} correct answers lose nine tenths of their probability"
+        f" or more, with APP {lost_with}.*"
+    )
+
+
+def findings_lines() -> str:
+    """What ROME writes and forgets, what APP saves and costs, what MEMIT does to the subject's facts."""
+    metrics, temporal = (
+        method_metrics(scores_of(archive("peak").get(name)))
+        for name in (MAIN_RUN, MAIN_RUN.replace("-cf", "-t"))
+    )
+    tested = findings(metrics, temporal)
+    holds(tested, "AFF hard - 50, ROME")
+    (saved,) = holds(tested, "AFF hard ROME - ROME+APP")
+    success, forgetting = (_mean_of(metrics["ROME"], name) for name in ("ES", "AFF_hard"))
+    unnamed = lost_in_text()
+    named, named_with_app = (100 * free_text_of(state).mean() for state in ("ROME", "ROME+APP"))
+    other_facts, others = memits_edits()
+    if other_facts.high >= others.low:
+        raise UnsupportedError("other facts about the subject are not more damaged than the rest")
+    return "\n".join(
+        [
+            f"- **An edit writes its answer and forgets the others.** ROME writes {in_points(success)} % of"
+            f" the new answers (ES, n = {success.n}) and forgets the question's other correct ones: AFF"
+            f" {in_points(forgetting)} of 100 (n = {forgetting.n}).",
+            f"- **APP saves answers and costs text.** It lowers that forgetting by"
+            f" {in_points(saved.difference)} points (n = {saved.difference.n}), but generated text names the"
+            f" new answer after {named_with_app:.0f} instead of {named:.0f} % of the edits:"
+            f" {in_points(unnamed)} points less (n = {unnamed.n}).",
+            f"- **The subject's other facts are erased.** After MEMIT's edits {in_points(other_facts)} % of"
+            f" the probability of the edited subject's *other* facts is left, and {in_points(others)} %"
+            f" of facts about other subjects (n = {others.n} edits).",
+        ]
+    )
+
+
+def _mean_of(metrics: pd.DataFrame, name: str) -> Estimate:
+    mean, low, high, n = summarise(metrics[[name]]).iloc[0]
+    return Estimate(float(mean), float(low), float(high), int(n))
+
+
+def short_table() -> pd.DataFrame:
+    """Some editors on the main run's records in percent, with n and what free text names."""
+    metrics = method_metrics(scores_of(archive("peak").get(MAIN_RUN)))
+    states = states_of_main_run()
+    rows = {}
+    for method in (name for name in _METHODS if name in metrics):
+        means = 100 * summarise(metrics[method][list(_MEASURES)])["mean"]
+        cells = {title: f"{means[name]:.0f}" for name, title in _MEASURES.items()}
+        named = states[method]["free, greedy"].mean() if method in states else None
+        rows[method] = {
+            **cells,
+            _IN_TEXT: "–" if named is None else f"{100 * named:.0f}",
+            "n": str(len(metrics[method])),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("editor")
