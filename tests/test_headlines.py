@@ -27,7 +27,7 @@ def test_the_readme_has_the_numbers_of_the_published_tables(headlines):
 def test_a_notebook_begins_with_its_result(headlines, number):
     path, text = notebook(headlines[number])
     assert text == path.read_text("utf-8"), REMEDY
-    assert len(headlines[number].numbers) == 3
+    assert len(headlines[number].numbers) in (3, 4)
     assert (FIGURES / f"{headlines[number].figure}.png").exists()
 
 
