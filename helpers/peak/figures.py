@@ -79,8 +79,50 @@ CORRECT: Answers = {
 FALSE: Answers = {"Laos": (0.02, 0.05), "Myanmar": (0.01, 0.002)}
 
 
+@figure("01_where")
+def where_an_edit_acts(
+    tokens: Sequence[str], subject_last: int, answer: str, *, layer: int, layers: int
+) -> Figure:
+    """Where an edit of one layer acts: at the subject's last token, from where attention carries it on.
+
+    A column for each of the edit prompt's ``tokens``, a row for some of the model's ``layers``.
+    """
+    last_layer = layers - 1
+    shown_layers = sorted({0, layer, (layer + last_layer) // 2, last_layer})
+    edited_row = shown_layers.index(layer)
+    fig = Figure(figsize=(7.2, 0.5 * len(shown_layers) + 1.4))
+    axes = fig.subplots()
+    for row in range(len(shown_layers)):
+        axes.scatter(range(len(tokens)), [row] * len(tokens), s=60, color="0.85", zorder=2)
+    answer_column = len(tokens) - 1
+    reached_columns = range(subject_last, len(tokens))
+    for row in range(edited_row + 1, len(shown_layers)):
+        rows = [row] * len(reached_columns)
+        axes.scatter(reached_columns, rows, s=60, color=PALETTE[1], zorder=3)
+    edited_style: dict[str, Any] = {"marker": "s", "s": 130, "color": PALETTE[3], "zorder": 4}
+    axes.scatter([subject_last], [edited_row], **edited_style)
+    arrow = {"arrowstyle": "-|>", "color": PALETTE[1], "shrinkA": 7, "shrinkB": 6}
+    for row in range(edited_row, len(shown_layers) - 1):
+        for target_column in {subject_last, answer_column}:
+            start = (subject_last, row)
+            axes.annotate("", (target_column, row + 1), start, arrowprops=arrow, zorder=1)
+    answer_place = (answer_column + 0.35, len(shown_layers) - 1)
+    axes.text(*answer_place, f"→ {answer}", va="center", color=PALETTE[3])
+    axes.set_xticks(range(len(tokens)), [without_mathematics(token) for token in tokens])
+    axes.set_yticks(range(len(shown_layers)), [f"layer {number}" for number in shown_layers])
+    axes.set(xlim=(-0.5, len(tokens) + 1.2), ylim=(-0.5, len(shown_layers) - 0.5))
+    axes.grid(visible=False)
+    finding = (
+        f"ROME changes one matrix of layer {layer}, where it reads “{tokens[subject_last].strip()}”"
+    )
+    footer = (
+        f"square: the MLP that is changed; orange: states that the change reaches; {len(shown_layers)} of"
+        f" {layers} layers are drawn"
+    )
+    return with_caption(fig, finding, footer)
+
+
 @figure("01_one_record")
-@figure("07_one_edit")
 def answer_probabilities(
     answers: pd.DataFrame, *, lists: Sequence[str] = SHOWN_LISTS, title: str = ""
 ) -> Figure:

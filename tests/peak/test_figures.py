@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from helpers.peak.figures import answer_probabilities
+from helpers.peak.figures import answer_probabilities, where_an_edit_acts
 
 ANSWERS = pd.DataFrame(
     {
@@ -47,3 +47,15 @@ def test_a_list_can_be_omitted_without_a_change_of_what_counts():
     labels, (_, hollow, *_) = rows(answer_probabilities(ANSWERS, lists=("target", "correct")))
     assert labels == ["new", "strong", "weak", "unknown"]
     assert hollow == {"unknown"}
+
+
+def test_the_schematic_marks_the_edited_layer_at_the_subject():
+    figure = where_an_edit_acts(["The", " Nile", " is"], 1, "Baltic", layer=2, layers=6)
+    (axes,) = figure.axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["layer 0", "layer 2", "layer 3", "layer 5"]
+    (square,) = [marks for marks in axes.collections if marks.get_sizes()[0] == 130]
+    assert square.get_offsets().tolist() == [[1, 1]]
+    assert "layer 2, where it reads “Nile”" in figure.get_suptitle().replace("\n", " ")
+    last = where_an_edit_acts(["The", " Nile"], 1, "Baltic", layer=5, layers=6)
+    assert not last.axes[0].patches
