@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nbformat
+import pandas as pd
 import pytest
 
 from helpers.behaviour.agreement import (
@@ -19,8 +20,17 @@ from helpers.behaviour.agreement import (
 from helpers.behaviour.prediction import predictor_table
 from helpers.comparison.measures import NAMING, RowKey, stored_rows
 from helpers.editing.editors import Variant
-from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
+from helpers.klob.metrics import (
+    BEST_FIXED,
+    REFERENCES,
+    edit_gains,
+    layer_mass,
+    locality_table,
+    profile_twins,
+    regret_table,
+)
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
+from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
 from helpers.peak.ablations import (
@@ -31,7 +41,7 @@ from helpers.peak.ablations import (
     variant_metrics,
 )
 from helpers.peak.findings import findings
-from helpers.peak.metrics import method_metrics
+from helpers.peak.metrics import additivity, keep_answers, method_metrics
 from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
@@ -229,6 +239,20 @@ def test_locators_of_notebook_05():
     assert len(gains) == 12
     assert tested["p_value"].min() > 0.05
     assert profile_twins(mass) == {"logit-neuron": "activation"}
+    at_edit_prompt = edit_gains(run.joined("edits"), at_edit_prompt=True).loc[gains.index]
+    regrets = regret_table(gains, mass, at_edit_prompt).set_index("rule")
+    assert (
+        "loses 1.4 nats per token [0.9, 2.0] against each fact's best layer; where a locator"
+        in text
+    )
+    ends = regrets.loc[BEST_FIXED, ["mean", "low", "high"]].astype(float).round(1)
+    assert ends.tolist() == [1.4, 0.9, 2.0]
+    locators = regrets["mean"].drop([*REFERENCES, "random"])
+    assert "points, edits lose 2.1 or more** (12 facts)" in text
+    assert round(locators.min(), 1) == 2.1
+    assert "point to late layers and lose 6.6 to 11.2" in text
+    last_token = locators.drop(["gradient-weight", "causal-tracing", "fisher"])
+    assert last_token.agg(["min", "max"]).round(1).tolist() == [6.6, 11.2]
     tops = tested[(tested["pairing"] == "specific") & (tested["locator"] != "random")]["high"]
     assert "reaches only 0.16 (0.04 to 0.29), which four of the seven locators' intervals" in text
     assert (int((tops > 0.16).sum()), len(tops)) == (4, 7)
@@ -403,6 +427,42 @@ def test_who_says_it_in_notebook_08():
         462,
         128,
     ]
+
+
+def at_edit_prompts(scores: pd.DataFrame) -> pd.DataFrame:
+    """Factors of ``additivity`` (hard) at each record's edit prompt, of stored scores."""
+    factors = {}
+    for case, rows in scores[scores["role"] == "edit"].groupby("case_id"):
+        lists = {}
+        for name, of_list in rows.groupby("list"):
+            sums = of_list[["sum_before", "sum_after"]].to_numpy()
+            lists[name] = (sums / of_list[["tokens"]].to_numpy()).T  # [2, answers]
+        if not {"correct", "hard", "random"} <= set(lists):
+            continue
+        counted = keep_answers(*(lists[name][0] for name in ("correct", "hard", "random")))
+        if len(counted.correct) and len(counted.hard):
+            correct, hard = lists["correct"][:, counted.correct], lists["hard"][:, counted.hard]
+            factors[case] = additivity(correct, hard)
+    return pd.DataFrame.from_dict(factors, orient="index")
+
+
+def test_the_record_of_notebook_01_is_typical():
+    """Nearest to the medians of the official records: mean distance of its quantiles from a half."""
+    assert "the one nearest to the medians of the official records" in text_of("01")
+    official = scores_of(archive("peak").get("smollm2-135m_peak-cf"))
+    packaged = archive("ablations").get("smollm2-135m_peak-mini-cf").tables
+    distances = []
+    for label, method in (("ROME", "rome"), ("ROME+APP", "rome+app")):
+        references = at_edit_prompts(official[label])
+        for name, values in at_edit_prompts(packaged[method]).items():
+            reference = references[name].dropna().to_numpy()
+            quantiles = values.map(
+                lambda value, of: ((of < value).mean() + (of <= value).mean()) / 2, of=reference
+            )
+            distances.append((quantiles - 0.5).abs())
+    mean_distances = pd.concat(distances, axis=1).mean(axis=1)
+    assert len(mean_distances) == 20
+    assert mean_distances.idxmin() == defaults_of(NOTEBOOKS / "01_preliminaries.ipynb")["case_id"]
 
 
 def test_two_ways_to_break_a_graph_in_notebook_06():

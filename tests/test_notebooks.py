@@ -125,7 +125,9 @@ def test_aff_of_other_records_is_labelled_by_its_prompts(tiny, capsys, case_id, 
     start, *cells = (cell.source for cell in code_cells(BY_NAME["01_preliminaries"])[1:])
     exec(start.partition("\n\n")[0], names)  # its imports
     for source in cells[: 1 + next(i for i, s in enumerate(cells) if "both =" in s)]:
-        if not re.search(r"build_editor\(|\.diagnostics", source):
+        if not re.search(
+            r"build_editor\(|\.diagnostics|\b(?:editor|settings|delta|losses)\b", source
+        ):
             exec(source, names)
     here, over_all = names["factors"]["AFF"], names["both"].loc["ROME", "AFF_hard"]
     told = capsys.readouterr().out

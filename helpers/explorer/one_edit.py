@@ -28,6 +28,7 @@ from helpers.results.style import with_caption
 from helpers.scoring.naming import fold
 from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
+from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import Chain, EditedGraph, load_aliases
 from helpers.thinkedit.metrics import BY_RANK, facts_table
 from helpers.thinkedit.run import ThinkEditRun
@@ -256,22 +257,29 @@ class ChainExplorer:
 
 @figure("07_chains")
 def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
-    """The known ways along some of an edit's chains, before and after the edit."""
+    """What an edit leaves of every link of some of its chains, in colour."""
     edit = outcome.edit
+    graph = graph_of_facts([fact for chain in chains for fact in chain.facts])
+    looks = case.looks_by_share(edit, outcome.facts)
+    chain_figure = Figure(figsize=(6.8, 0.3 * len(graph) + 1.5))  # a panel draws in a thread
+    case.draw_graph(graph, edit.subject, edit.original, chain_figure.subplots(), looks)
+    of_chains = replace(edit, chains=tuple(chains))
+    shown_facts = _facts_of_chains(outcome, of_chains)
+    all_lengths = case.step_table(of_chains, shown_facts).set_index("steps").loc["overall"]
+    deducible = all_lengths["deducible before"]
+    finding = f"Of {len(chains)} chains from {edit.subject} to {edit.original} none was known"
+    if deducible:
+        finding = (
+            f"After {outcome.method} {all_lengths['IFR']:.2f} of the old fact is left along"
+            f" {deducible} known chain{'s' * (deducible > 1)} from {edit.subject} to {edit.original}"
+        )
     wording = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
-    caption = f"ours: {outcome.model_name}, {outcome.method}: {wording}"
-    known_count = 0
-    intact_count = 0
-    for chain in chains:
-        states_of_steps = set(outcome.chain(edit.chains.index(chain))["state"])
-        if "unknown" not in states_of_steps:
-            known_count += 1
-        if states_of_steps == {"kept"}:
-            intact_count += 1
-    finding = (
-        f"{intact_count} of {known_count} known chains still lead to {edit.original} after the edit"
-    )
-    edge_states = case.edge_states(edit, outcome.facts)
-    edit_of_chains = replace(edit, chains=tuple(chains))
-    graph_figure = case.graph_pair(edit_of_chains, caption="", **edge_states)
-    return with_caption(graph_figure, finding, caption)
+    return with_caption(chain_figure, finding, f"{wording}; {outcome.model_name}")
+
+
+def _facts_of_chains(outcome: ChainsOutcome, of_chains: EditedGraph) -> pd.DataFrame:
+    """The facts of some of an edit's chains, numbered as these chains' own facts are."""
+    item_of_fact = {fact.key: item for item, fact in enumerate(outcome.edit.facts)}
+    by_item = outcome.facts.set_index("item")
+    rows = by_item.loc[[item_of_fact[fact.key] for fact in of_chains.facts]]
+    return rows.reset_index(drop=True).rename_axis("item").reset_index()

@@ -27,6 +27,7 @@ from helpers.peak.metrics import (
     DEFAULT_FILTER,
     AnswerFilter,
     additivity,
+    keep_answers,
     metric_interval,
     probabilities_table,
 )
@@ -65,6 +66,7 @@ LIST_LABELS = {
     "hard": "hard false $O_h$",
     "random": "random false $O_r$",
 }
+SHOWN_LISTS = ("target", *LIST_LABELS)  # of one record's answers, from above
 _SLOPE_METRICS = {
     "AFF_hard": "forgetting\n(AFF, lower is better)",
     "ANF_hard": "noise\n(ANF, lower is better)",
@@ -85,28 +87,113 @@ CORRECT: Answers = {
 FALSE: Answers = {"Laos": (0.02, 0.05), "Myanmar": (0.01, 0.002)}
 
 
-@figure("01_one_record")
-@figure("07_one_edit")
-def answer_probabilities(answers: pd.DataFrame, *, title: str = "") -> Figure:
-    """One record's answers before and after edits (PEAK, Figure 1 in numbers).
+@figure("01_where")
+def where_an_edit_acts(
+    tokens: Sequence[str], subject_last: int, answer: str, *, layer: int, layers: int
+) -> Figure:
+    """Where an edit of one layer acts: at the subject's last token, from where attention carries it on.
 
-    ``answers`` is as ``edit_prompt_probabilities`` gives it; the title is the fact and the edit.
+    A column for each of the edit prompt's ``tokens``, a row for some of the model's ``layers``.
+    """
+    last_layer = layers - 1
+    shown_layers = sorted({0, layer, (layer + last_layer) // 2, last_layer})
+    edited_row = shown_layers.index(layer)
+    fig = Figure(figsize=(7.2, 0.5 * len(shown_layers) + 1.4))
+    axes = fig.subplots()
+    for row in range(len(shown_layers)):
+        axes.scatter(range(len(tokens)), [row] * len(tokens), s=60, color="0.85", zorder=2)
+    answer_column = len(tokens) - 1
+    reached_columns = range(subject_last, len(tokens))
+    for row in range(edited_row + 1, len(shown_layers)):
+        rows = [row] * len(reached_columns)
+        axes.scatter(reached_columns, rows, s=60, color=PALETTE[1], zorder=3)
+    edited_style: dict[str, Any] = {"marker": "s", "s": 130, "color": PALETTE[3], "zorder": 4}
+    axes.scatter([subject_last], [edited_row], **edited_style)
+    arrow = {"arrowstyle": "-|>", "color": PALETTE[1], "shrinkA": 7, "shrinkB": 6}
+    for row in range(edited_row, len(shown_layers) - 1):
+        for target_column in {subject_last, answer_column}:
+            start = (subject_last, row)
+            axes.annotate("", (target_column, row + 1), start, arrowprops=arrow, zorder=1)
+    answer_place = (answer_column + 0.35, len(shown_layers) - 1)
+    axes.text(*answer_place, f"→ {answer}", va="center", color=PALETTE[3])
+    axes.set_xticks(range(len(tokens)), [without_mathematics(token) for token in tokens])
+    axes.set_yticks(range(len(shown_layers)), [f"layer {number}" for number in shown_layers])
+    axes.set(xlim=(-0.5, len(tokens) + 1.2), ylim=(-0.5, len(shown_layers) - 0.5))
+    axes.grid(visible=False)
+    finding = (
+        f"ROME changes one matrix of layer {layer}, where it reads “{tokens[subject_last].strip()}”"
+    )
+    footer = (
+        f"square: the MLP that is changed; orange: states that the change reaches; {len(shown_layers)} of"
+        f" {layers} layers are drawn"
+    )
+    return with_caption(fig, finding, footer)
+
+
+@figure("01_one_record")
+def answer_probabilities(
+    answers: pd.DataFrame, *, lists: Sequence[str] = SHOWN_LISTS, title: str = ""
+) -> Figure:
+    """One record's answers before and after edits, each list by its probability before (PEAK, Figure 1).
+
+    ``answers`` is as ``edit_prompt_probabilities`` gives it, ``lists`` those of its lists that are drawn;
+    the title is the fact and the edit. Hollow marks are answers that the filter leaves out
+    (``keep_answers``): the unedited model does not rank them as it should.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]
-    fig = Figure(figsize=(6.6, 0.19 * len(answers) + 1.2))  # a panel draws in a thread
+    counts = _counted_answers(answers, states[0])
+    list_number = answers["list"].map(SHOWN_LISTS.index)
+    shown_answers = answers.assign(counts=counts, list_number=list_number)
+    shown_answers = shown_answers[shown_answers["list"].isin(lists)].sort_values(
+        ["list_number", states[0]], ascending=[True, False], kind="stable"
+    )
+    shown_answers = shown_answers.assign(row=np.arange(len(shown_answers))[::-1])
+    fig = Figure(figsize=(6.6, 0.19 * len(shown_answers) + 1.3))  # a panel draws in a thread
     axes = fig.subplots()
-    heights = np.arange(len(answers))[::-1]
     for state, marker, colour in zip(states, "o^sDv", PALETTE, strict=False):
-        marker_style: dict[str, Any] = {"marker": marker, "color": colour, "edgecolor": "black"}
-        marker_style |= {"linewidth": 0.4, "s": 26, "label": state, "zorder": 3}
-        axes.scatter(answers[state], heights, **marker_style)
-    _shade_lists(axes, answers.assign(row=heights))
-    axes.set_yticks(heights, [without_mathematics(answer) for answer in answers["answer"]])
+        _mark_answers(axes, shown_answers, state, marker, colour)
+    _shade_lists(axes, shown_answers)
+    axes.set_yticks(
+        shown_answers["row"], [without_mathematics(answer) for answer in shown_answers["answer"]]
+    )
     axes.set_xscale("log")
-    axes.set_ylim(-0.7, len(answers) - 0.3)
+    axes.set_ylim(-0.7, len(shown_answers) - 0.3)
     axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
-    return with_caption(fig, _lost_in_words(answers, states), title)
+    all_count = shown_answers["counts"].all()
+    note = "" if all_count else "; hollow: misranked by the unedited model, not counted"
+    return with_caption(fig, _lost_in_words(shown_answers, states), f"{title}{note}")
+
+
+def _counted_answers(answers: pd.DataFrame, state_before: str) -> pd.Series:
+    """Whether each answer counts in PEAK's measures, by the probabilities before the edit."""
+    indices_by_list = answers.reset_index(drop=True).groupby("list").groups
+    probability = answers[state_before].to_numpy()
+    lists = {name: probability[indices] for name, indices in indices_by_list.items()}
+    nothing = np.empty(0)
+    kept_answers = keep_answers(
+        *(lists.get(name, nothing) for name in ("correct", "hard", "random"))
+    )
+    counts = np.ones(len(answers), dtype=bool)
+    for name, kept_of_list in kept_answers._asdict().items():
+        if name in indices_by_list:
+            indices = np.asarray(indices_by_list[name])
+            counts[indices] = False
+            counts[indices[kept_of_list]] = True
+    return pd.Series(counts, index=answers.index)
+
+
+def _mark_answers(
+    axes: Axes, answers: pd.DataFrame, state: str, marker: str, colour: tuple[float, ...]
+) -> None:
+    """A state's probabilities, filled where the answer counts, hollow where it does not."""
+    marker_style: dict[str, Any] = {"marker": marker, "s": 26, "zorder": 3}
+    counted = answers[answers["counts"]]
+    others = answers[~answers["counts"]]
+    filled_style = marker_style | {"color": colour, "edgecolor": "black", "linewidth": 0.4}
+    axes.scatter(counted[state], counted["row"], label=state, **filled_style)
+    hollow_style = marker_style | {"facecolor": "white", "edgecolor": colour, "linewidth": 0.9}
+    axes.scatter(others[state], others["row"], **hollow_style)
 
 
 def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
@@ -124,15 +211,17 @@ def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
 
 
 def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
-    """How many correct answers have less than a tenth of their first probability in each edited state."""
-    correct = answers[answers["list"] == "correct"]
+    """How many correct answers that count have less than a tenth of their probability after each edit."""
+    correct = answers[(answers["list"] == "correct") & answers["counts"]]
     lost_by_state = {
         state: (correct[state] < correct[states[0]] / 10).sum() for state in states[1:]
     }
-    counts_in_words = ", ".join(
-        f"{count} of {len(correct)} ({state})" for state, count in lost_by_state.items()
+    counts_in_words = [
+        f"{count} of {len(correct)} after {state}" for state, count in lost_by_state.items()
+    ]
+    return (
+        f"Correct answers that lose nine tenths of their probability: {', '.join(counts_in_words)}"
     )
-    return f"Correct answers that lose nine tenths or more: {counts_in_words}"
 
 
 def _methods_of_editor(run: Run, editor: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
+from helpers.editing.editors import method_label
 from helpers.records import by_case_id, comparable
 from helpers.results.archive import Run
 from helpers.results.figure import Option, figure
@@ -20,17 +22,35 @@ from helpers.results.style import PALETTE, with_caption, without_mathematics
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
-from helpers.thinkedit.knowgic import EditedGraph, load_edited_graphs
+from helpers.thinkedit.knowgic import Chain, EditedGraph, load_edited_graphs
 from helpers.thinkedit.modes import MODES
-from helpers.thinkedit.tables import caption_of_runs, facts_of, is_recalled
+from helpers.thinkedit.tables import facts_of, is_recalled, model_of
 
-EdgeStates = Mapping[tuple[str, str], str]
+Edge = tuple[str, str]  # subject and object, as they are compared
+EdgeStates = Mapping[Edge, str]
 _KEPT, _LOST = PALETTE[2], PALETTE[3]
-STATES: dict[str, tuple[Any, Any]] = {
-    "known": (_KEPT, "-"),
-    "kept": (_KEPT, "-"),
-    "lost": (_LOST, "--"),
-    "unknown": ("0.75", ":"),
+
+
+@dataclass(frozen=True)
+class LinkLook:
+    """How a link is drawn, and what that means."""
+
+    colour: Any = _KEPT
+    line: str = "-"
+    label: str = "known"
+
+
+EdgeLooks = Mapping[Edge, LinkLook]
+LOOKS = {
+    "kept": LinkLook(_KEPT, "-", "known after the edit"),
+    "lost": LinkLook(_LOST, "--", "lost"),
+    "unknown": LinkLook("0.75", ":", "never known"),
+}
+# By the least share of a link's probability that is left.
+_LOOKS_OF_SHARES = {
+    0.5: LinkLook(_KEPT, "-", "half or more left"),
+    0.1: LinkLook(PALETTE[1], "-.", "a tenth to a half"),
+    0.0: LinkLook(_LOST, "--", "less than a tenth"),
 }
 _CENTRED_TEXT: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
 _ARROW_STYLE: dict[str, Any] = {
@@ -59,6 +79,29 @@ def edge_states(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[str
         before[subject_node, object_node] = "known" if known_before else "unknown"
         after[subject_node, object_node] = state_words(known_before, known_after)
     return {"before": before, "after": after}
+
+
+def looks_by_share(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[Edge, LinkLook]:
+    """Of every edge how it is drawn by the share of its probability that the edit leaves.
+
+    Of an edge with several facts that of the most probable known one. An edge that was never known is drawn
+    as such.
+    """
+    looks = {}
+    facts_by_item = fact_probabilities[fact_probabilities["case_id"] == edit.case_id].set_index(
+        "item"
+    )
+    probability_of_edge: dict[Edge, float] = {}
+    for item, fact in enumerate(edit.facts):
+        edge = (comparable(fact.subject), comparable(fact.object))
+        scores = facts_by_item.loc[item]
+        looks.setdefault(edge, LOOKS["unknown"])
+        if scores["known_before"] and scores["before"] > probability_of_edge.get(edge, 0.0):
+            probability_of_edge[edge] = scores["before"]
+            share_left = scores["after"] / scores["before"]
+            least_share = max(least for least in _LOOKS_OF_SHARES if share_left >= least)
+            looks[edge] = _LOOKS_OF_SHARES[least_share]
+    return looks
 
 
 def state_words(known_before: bool, known_after: bool) -> str:
@@ -95,70 +138,13 @@ def ckp_of_edit(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> tuple[fl
     return float(preserved_ratios.mean()) if len(preserved_ratios) else 1.0, len(preserved_ratios)
 
 
-def strongest_chains(
-    edit: EditedGraph, fact_probabilities: pd.DataFrame
-) -> dict[tuple[str, ...], list[float]]:
-    """The deducible chain of each length that kept most: entities passed, and each step's p'/p, at most 1."""
-    chain_steps = metrics.chain_index([edit])
-    deducible_chains = metrics.chain_table(fact_probabilities, chain_steps).query("kept")
-    strongest_first = deducible_chains.sort_values("ratio", ascending=False)
-    best_of_length = strongest_first.drop_duplicates("length")
-    facts_of_steps = chain_steps.merge(fact_probabilities, on=["case_id", "item"]).sort_values(
-        "step"
-    )
-    share_left = (facts_of_steps["after"] / facts_of_steps["before"]).clip(upper=1)
-    chain_numbers = best_of_length.sort_values("length")["chain"]
-    shares_of_chains = {}
-    for chain_number in chain_numbers:
-        is_step = facts_of_steps["chain"] == chain_number
-        shares_of_chains[edit.chains[chain_number].nodes] = share_left[is_step].tolist()
-    return shares_of_chains
-
-
-@figure("06_chain_samples")
-def chain_samples(
-    edit: EditedGraph, fact_probabilities: pd.DataFrame, *, caption: str = ""
-) -> Figure:
-    """Of each length the deducible chain that keeps most, with each link's p'/p (Figures 2 and 3)."""
-    chains = strongest_chains(edit, fact_probabilities)
-    longest = max(map(len, chains), default=1)
-    fig, axes = plt.subplots(figsize=(1.45 * longest, 0.75 * len(chains) + 0.3))
-    for row, (entities, shares_left) in enumerate(chains.items()):
-        _draw_chain(axes, row, entities, shares_left)
-    axes.set(xlim=(-0.6, longest - 0.4), ylim=(-len(chains) + 0.4, 0.6))
-    axes.axis("off")
-    note = "Share of each step's probability that is left; orange: below half"
-    return with_caption(fig, _weak_steps_in_words(chains), f"{caption}\n{note}")
-
-
-def _draw_chain(
-    axes: Axes, row: int, entities: Sequence[str], shares_left: Sequence[float]
-) -> None:
-    """A chain's entities in boxes, and between them an arrow for each step with the share that is left."""
-    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": _KEPT}
-    for column, entity in enumerate(entities):
-        entity_label = without_mathematics(textwrap.fill(entity, 14))
-        axes.text(column, -row, entity_label, bbox=box, **_CENTRED_TEXT)
-    for column, share in enumerate(shares_left):
-        arrow = {"arrowstyle": "->", "color": _KEPT if share >= 0.5 else _LOST}
-        axes.annotate("", (column + 0.68, -row), (column + 0.32, -row), arrowprops=arrow)
-        axes.text(column + 0.5, -row - 0.2, f"{share:.2f}", **_CENTRED_TEXT | {"va": "top"})
-
-
-def _weak_steps_in_words(chains: Mapping[tuple[str, ...], list[float]]) -> str:
-    """How many steps of ``strongest_chains`` keep less than half of their probability."""
-    shares = [share for shares_left in chains.values() for share in shares_left]
-    weak_count = sum(share < 0.5 for share in shares)
-    return f"{weak_count} of {len(shares)} steps keep less than half of their probability"
-
-
 def draw_graph(
-    graph: nx.DiGraph, start: str, goal: str, axes: Axes, states: EdgeStates | None = None
+    graph: nx.DiGraph, start: str, goal: str, axes: Axes, looks: EdgeLooks | None = None
 ) -> None:
-    """Draw a graph from its subject (blue) to its object (red), by one of ``edge_states`` (Figures 15–20)."""
+    """Draw a graph from its subject (blue) to its object (red); ``looks`` are its links' (Figures 15–20)."""
     coordinates = _coordinates_of_nodes(graph, comparable(start), comparable(goal))
     axes.scatter(*zip(*coordinates.values(), strict=True), alpha=0)
-    axes.margins(x=0.12, y=0.4)
+    axes.margins(x=0.12, y=0.25)
     axes.autoscale_view()
     axes.autoscale(False)
     colour_of_end = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
@@ -175,24 +161,23 @@ def draw_graph(
         axes.text(x, y, node_label, zorder=4, bbox=box_style, **_CENTRED_TEXT)
         box_of_node[node] = below_arrows.get_bbox_patch()
     for tail, head in graph.edges:
-        edge_colour, line_style = STATES[(states or {}).get((tail, head), "kept")]
+        look = (looks or {}).get((tail, head), LinkLook())
         bend = (
             0.22 if (tail, head) == tuple(colour_of_end) else 0.12
         )  # the direct link keeps clear of boxes
         arrow_style = _ARROW_STYLE | {
-            "color": edge_colour,
-            "linestyle": line_style,
+            "color": look.colour,
+            "linestyle": look.line,
             "connectionstyle": f"arc3,rad={bend}",
         }
         arrow_ends: Any = {"patchA": box_of_node[tail], "patchB": box_of_node[head]}
         axes.add_patch(
             FancyArrowPatch(coordinates[tail], coordinates[head], **arrow_ends, **arrow_style)
         )
-    if states is not None:
-        for state in sorted({states[edge] for edge in graph.edges}, key=list(STATES).index):
-            edge_colour, line_style = STATES[state]
-            axes.plot([], [], color=edge_colour, linestyle=line_style, label=state)
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
+    if looks:
+        for look in dict.fromkeys(looks[edge] for edge in graph.edges):
+            axes.plot([], [], color=look.colour, linestyle=look.line, label=look.label)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
     axes.axis("off")
 
 
@@ -203,64 +188,60 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
     graph_on_chains = growth.graph.edge_subgraph(
         {(subject_node, object_node) for subject_node, _, object_node in links_on_chains}
     )
-    fig, axes = plt.subplots(figsize=(6.6, 0.28 * len(graph_on_chains) + 2.2))
+    fig, axes = plt.subplots(figsize=(6.6, 0.28 * len(graph_on_chains) + 1.4))
     draw_graph(graph_on_chains, growth.fact.subject, growth.fact.object, axes)
     further_links = growth.graph.number_of_edges() - graph_on_chains.number_of_edges()
     finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
-    return with_caption(fig, finding, f"{caption}; {further_links} further links are on no chain")
-
-
-@figure("06_graph_before_and_after")
-def graph_pair(edit: EditedGraph, *, caption: str = "", **moments: EdgeStates) -> Figure:
-    """The known ways through an edit's graph before and after it.
-
-    ``moments`` are its ``edge_states``.
-    """
-    start = comparable(edit.subject)
-    goal = comparable(edit.original)
-    shown_graph = known_ways(graph_of_facts(edit.facts), moments["before"], start, goal)
-    fig = Figure(figsize=(6.8, 0.45 * len(shown_graph) + 3.2))  # a panel draws in a thread
-    for axes, (moment, states) in zip(fig.subplots(2, 1), moments.items(), strict=True):
-        draw_graph(shown_graph, start, goal, axes, states)
-        axes.set_title(f"{moment} the edit", loc="left")
-    finding = _known_links_in_words(edit, shown_graph, moments["after"])
-    edit_words = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
-    link_count = len(moments["after"])
-    note = f"Known links that lead there, of {link_count}. Those kept may be less probable"
-    return with_caption(fig, finding, f"{edit_words}\n{caption}\n{note}")
-
-
-def _known_links_in_words(
-    edit: EditedGraph, shown_graph: nx.DiGraph, states_after: EdgeStates
-) -> str:
-    """How many of the links that are shown are known after the edit, and what became of the direct one."""
-    kept_count = [states_after[edge] for edge in shown_graph.edges].count("kept")
-    direct_link = comparable(edit.subject), comparable(edit.original)
-    state_of_direct = states_after.get(direct_link, "not among them")
-    return (
-        f"{kept_count} of {len(shown_graph.edges)} links towards {edit.original} are known after the"
-        f" edit; the direct one is {state_of_direct}"
-    )
-
-
-def known_ways(graph: nx.DiGraph, states: EdgeStates, start: str, goal: str) -> nx.DiGraph:
-    """Known links that lead from one node to another; all of the graph where none do."""
-    known_links = graph.copy()
-    known_links.remove_edges_from([edge for edge in graph.edges if states[edge] != "known"])
-    if not nx.has_path(known_links, start, goal):
-        return graph
-    nodes_between = nx.descendants(known_links, start) & nx.ancestors(known_links, goal)
-    nodes_on_ways = {start, goal, *nodes_between}
-    known_links.remove_nodes_from([node for node in graph if node not in nodes_on_ways])
-    return known_links
+    footer = f"link: a fact; chain: a path of at most five; {further_links} further links are on no chain"
+    return with_caption(fig, finding, f"{footer}; {caption}")
 
 
 @figure("06_case", each=("number", lambda run: ()))
 def stored_case(
-    edit: EditedGraph, facts: pd.DataFrame, *, number: str, caption: str = ""
+    edit: EditedGraph, facts: pd.DataFrame, *, number: str, method: str, caption: str = ""
 ) -> Figure:
-    """The known ways through a stored edit's graph before and after it (Figures 15–20)."""
-    return graph_pair(edit, caption=f"case {number}, {caption}", **edge_states(edit, facts))
+    """The chains that an edit leaves active; where it leaves none, those that it broke (Figures 15–20)."""
+    chains = chains_by_state(edit, facts)
+    # Of an edit with no deducible chain, all are drawn, with what was never known.
+    shown_chains = chains["active"] or chains["deducible"] or list(edit.chains)
+    direct_chains = [chain for chain in chains["deducible"] if len(chain) == 1]
+    facts_drawn = [fact for chain in [*direct_chains, *shown_chains] for fact in chain.facts]
+    graph = graph_of_facts(facts_drawn)
+    states = edge_states(edit, facts)["after"]
+    looks = {edge: LOOKS[states[edge]] for edge in graph.edges}
+    fig = Figure(figsize=(6.8, 0.3 * len(graph) + 1.5))  # a panel draws in a thread
+    draw_graph(graph, edit.subject, edit.original, fig.subplots(), looks)
+    edit_words = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
+    finding = _ways_in_words(edit, states, chains, method_label(method))
+    return with_caption(fig, finding, f"{edit_words}; case {number}; {caption}")
+
+
+def chains_by_state(edit: EditedGraph, facts: pd.DataFrame) -> dict[str, list[Chain]]:
+    """The edit's chains that are deducible (known before it), and those still active after it."""
+    of_edit = facts[facts["case_id"] == edit.case_id]
+    chains = metrics.chain_table(of_edit, metrics.chain_index([edit]))
+    deducible = chains[chains["kept"]]
+    return {
+        "deducible": [edit.chains[number] for number in deducible["chain"]],
+        "active": [edit.chains[number] for number in deducible.loc[deducible["active"], "chain"]],
+    }
+
+
+def _ways_in_words(
+    edit: EditedGraph, states_after: EdgeStates, chains: Mapping[str, Sequence[Chain]], label: str
+) -> str:
+    """What still leads from the subject, or to the old object, after the edit."""
+    active_count = len(chains["active"])
+    if active_count:
+        return (
+            f"After {label} {active_count} of {len(chains['deducible'])} chains still lead from"
+            f" {edit.subject} to {edit.original}"
+        )
+    start = comparable(edit.subject)
+    ways_out = [state for (tail, _), state in states_after.items() if tail == start]
+    if "kept" not in ways_out:
+        return f"After {label} nothing leads out of {edit.subject}"
+    return f"After {label} no chain leads from {edit.subject} to {edit.original}"
 
 
 def _case_numbers(run: Run) -> list[int]:
@@ -293,11 +274,11 @@ def _modes_with_scores(run: Run) -> list[str]:
 def recalled_case(
     run: Run, *, number: int, editor: str = "memit", mode: str = "independent"
 ) -> Figure:
-    """The known ways through one of the graphs that a model recalls, before and after its edit."""
+    """What an edit leaves of the chains of one of the graphs that a model recalls."""
     edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
     facts = facts_of(run, editor, mode=mode)
-    caption = f"case {number}, {caption_of_runs([run], f'{editor}, {mode}')}"
-    return graph_pair(edit, caption=caption, **edge_states(edit, facts))
+    caption = f"{model_of(run)}, {mode}"
+    return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 
 def _coordinates_of_nodes(

@@ -115,6 +115,20 @@ def is_deep_edited(graph_after: nx.DiGraph, fact: Triplet, *, steps: int) -> boo
     )
 
 
+def deep_if_only_replaced(edit: EditedGraph) -> dict[int, bool]:
+    """For each number of steps, whether an edit would be deep that replaces the direct fact and no other."""
+    old_fact = edited_triplet(edit)
+    new_fact = Triplet(edit.subject, old_fact.relation, edit.new)
+    facts_after = [
+        new_fact if fact == old_fact else fact for fact in triplets(graph_of_facts(edit.facts))
+    ]
+    graph_after = knowledge_graph(facts_after)
+    return {
+        step_limit: is_deep_edited(graph_after, old_fact, steps=step_limit)
+        for step_limit in range(1, MAX_STEPS + 1)
+    }
+
+
 def simple_chains(
     graph: nx.DiGraph, start: str, goal: str, *, max_steps: int = MAX_STEPS
 ) -> list[tuple[Triplet, ...]]:

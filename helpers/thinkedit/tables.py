@@ -247,6 +247,23 @@ def app_table(terms_without_app: Table, terms_with_app: Table, *, mode: str) -> 
     return both_sides
 
 
+def rule_table(
+    runs: Sequence[Run], rules: Sequence[Known], methods: Sequence[str], *, mode: str
+) -> ShownTable:
+    """IFR and CKP of some methods under several rules for "known", a row a model, method and rule."""
+    tables_of_rules = []
+    for rule in rules:
+        of_rule = technique_table(terms_of_runs(tuple(runs), rule=rule), mode=mode)
+        tables_of_rules.append(of_rule.assign(rule=str(rule)))
+    all_rows = pd.concat(tables_of_rules)
+    all_rows = all_rows[all_rows["method"].isin(methods)]
+    in_order = all_rows.sort_values(METHOD_KEYS, kind="stable", ignore_index=True)
+    shown = as_text(in_order)
+    table = shown.table.drop(columns=[share for share in SHARES if share in shown.table])
+    table.insert(len(METHOD_KEYS), "rule", in_order["rule"])
+    return replace(shown, table=table)
+
+
 def deep_table(measure_terms: Table, *, mode: str) -> Table:
     """Share of edits with no known chain of two steps or more left (Definition 2), of those that had one."""
     return measure_table(measure_terms, [DEEP], mode=mode).query(f"`{DEEP} edits` > 0")

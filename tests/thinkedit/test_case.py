@@ -63,24 +63,32 @@ def test_steps_and_what_is_left_of_the_context(edits, facts):
     assert case.ckp_of_edit(edits[0], facts) == (2.0, 1)
 
 
-def test_of_chains_of_one_length_the_one_that_kept_most_is_shown(edits, facts):
+def test_a_broken_graph_is_drawn_whole_and_named_by_its_subject(edits, facts):
+    """Of the two chains one is deducible, and the edit breaks it: nothing leads out of Ada."""
+    facts["known_after"] = [False, False, False]
+    figure = case.stored_case(edits[0], facts, number="1", method="memit")
+    (axes,) = figure.axes
+    assert {text.get_text() for text in axes.texts} == {"Ada", "Rome"}
+    assert figure.get_suptitle() == "After MEMIT nothing leads out of Ada"
+    facts["known_after"] = [False, True, False]
+    figure = case.stored_case(edits[0], facts, number="1", method="memit")
+    assert figure.get_suptitle() == "After MEMIT no chain leads from Ada to Rome"
+
+
+def test_only_chains_that_remain_are_drawn_and_the_direct_link(edits, facts):
     friend, home = edits[0].chains[1].facts
     other = (replace(friend, object="Gus"), replace(home, subject="Gus"))
     edit = replace(edits[0], chains=(*edits[0].chains, Chain(other)))
-    # The friend's home is forgotten, that of Gus half so.
     more = pd.DataFrame({"case_id": 1, "item": [3, 4], "before": 1.0, "after": [1.0, 0.5]})
     table = pd.concat([facts.assign(after=[0.0, 0.8, 0.0]), more], ignore_index=True)
     table = table.assign(known_before=True, known_after=table["after"] > 0)
-    strongest = {("Ada", "Rome"): [0.0], ("Ada", "Gus", "Rome"): [1.0, 0.5]}
-    assert case.strongest_chains(edit, table) == strongest
-    texts = [text.get_text() for text in case.chain_samples(edit, table).axes[0].texts]
-    assert {"Ada", "Gus", "Rome", "0.50"} <= set(texts)
-
-
-def test_drawings_show_the_known_ways(edits, facts):
-    edit = edits[0]
-    states = case.edge_states(edit, facts)
-    for axes in case.graph_pair(edit, **states).axes:
-        assert {text.get_text() for text in axes.texts} == {"Ada", "Rome"}
-    drawn = case.stored_case(edit, facts, number="1")
-    assert "links towards Rome are known after the edit; the direct one is" in drawn.get_suptitle()
+    assert {state: len(found) for state, found in case.chains_by_state(edit, table).items()} == {
+        "deducible": 3,
+        "active": 1,
+    }
+    figure = case.stored_case(edit, table, number="1", method="rome")
+    (axes,) = figure.axes
+    assert {text.get_text() for text in axes.texts} == {"Ada", "Gus", "Rome"}
+    assert figure.get_suptitle() == "After ROME 1 of 3 chains still lead from Ada to Rome"
+    labels = {line.get_label() for line in axes.lines}
+    assert labels == {"lost", "known after the edit"}

@@ -19,8 +19,8 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class Headline:
-    """What a notebook (``03``) finds: in a few words, a sentence, three numbers, each with what it is of, and
-    a figure's name; of which models, data and records (``scope``).
+    """What a notebook (``03``) finds: in a few words, a sentence, at most four numbers, each with what it is
+    of, and a figure's name; of which models, data and records (``scope``).
     """
 
     number: str

@@ -33,22 +33,22 @@ def headlines() -> list[Headline]:
             "06",
             "Most of MEMIT's edits leave no chain to the old fact, but they also erase most other facts"
             " about the edited subject",
-            "IFR is the part of the old fact that is left along its chains. Here it is the mean over edits,"
-            f" each made alone and counted as 1 at most. It is {means['IFR']} on SmolLM2, Gemma and"
-            f" Qwen2.5-Coder (n = {counts['IFR']} edits). Of the *other* facts about the edited subject"
-            f" {means[OWN]} of the probability is left (n = {counts[OWN]}). CKP does not measure this"
-            f" loss, because it counts facts about other subjects ({means['CKP']}; n = {counts['CKP']})."
-            " We defined the measure for the subject's other facts after seeing the first results. The"
-            " paper's IFR is not comparable: it is pooled, and of a sequence of edits on larger models.",
+            f"Of the *other* facts about the subject {means[OWN]} of the probability is left on SmolLM2,"
+            f" Gemma and Qwen2.5-Coder, of facts about other subjects (the paper's CKP) {means['CKP']}"
+            f" (n = {counts[OWN]} edits). Little of the old fact is left along its chains (IFR"
+            f" {means['IFR']}), each of which needs a fact about the subject. We defined the first measure"
+            " after seeing the first results.",
             (
                 ("SmolLM2: deep edits, after which no chain is left", ranged(vars(ours[DEEP]))),
                 ("SmolLM2: left of the old fact along chains (IFR)", ranged(vars(ours["IFR"]))),
                 ("SmolLM2: left of the subject's other facts (post hoc)", ranged(vars(ours[OWN]))),
+                ("SmolLM2: left of facts about other subjects (CKP)", ranged(vars(ours["CKP"]))),
             ),
             "06_what_is_left",
             f"Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B ({counts['IFR']} edits),"
             " dequantised from 4 bits, on facts that each recalls; exact probabilities, edits alone."
-            " Also shown: KnowGIC. Not shown: other domains; most editors of the largest.",
+            " Not shown: other domains, most editors of the largest model; the paper's IFR is of sequences"
+            " on larger models, and pooled.",
         )
     ]
 
