@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ class FactRows:
 
     scores: pd.DataFrame
     answers: Mapping[int, Answers]
-    edits: Mapping[int, Mapping[str, Any]]  # their diagnostics; none of the unedited model
+    edits: Mapping[int, Mapping[Hashable, Any]]  # their diagnostics; none of the unedited model
     warnings: Mapping[int, str]
 
     @classmethod
