@@ -132,7 +132,8 @@ def test_arrows_lead_from_plain_to_app_and_a_state_without_a_scorer_has_none():
     _, panels = plt.subplots(1, 2)
     for axes, scorer in zip(panels, ("ES", "free, greedy"), strict=True):
         figures._draw_arrows(axes, scorer, ["unedited", "ROME"], states)
-    heights = [[line.get_ydata().tolist() for line in axes.lines] for axes in panels]
+    marks = [[line for line in axes.lines if line.get_marker() == "o"] for axes in panels]
+    heights = [[list(line.get_ydata()) for line in marks_of_panel] for marks_of_panel in marks]
     assert heights == [[[1], [0]], [[0]]]
     ends = [[(text.xyann[0], text.xy[0]) for text in axes.texts] for axes in panels]
     assert ends == [[(50, 0)], [(50, 100)]]
