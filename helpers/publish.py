@@ -21,6 +21,7 @@ PUBLISHED = {
     "05_klob_localisation": ("klob", "klob.publish"),
     "06_thinkedit_case_study": ("thinkedit", "thinkedit.publish"),
     "04_app_ablations": ("ablations", "behaviour.studies"),
+    "10_lifelong": ("lifelong", "lifelong.publish"),
 }
 # Parameters of a notebook that name methods for an archive of their own.
 OF_A_PARAMETER = {
@@ -52,7 +53,7 @@ def publish(
     params = read_params(file)
     notebook = notebook_of(file)
     if notebook.stem not in PUBLISHED:
-        raise UserError(f"{file}: published are those of notebooks 02 to 06")
+        raise UserError(f"{file}: published are those of notebooks 02 to 06 and 10")
     archive_name, module = PUBLISHED[notebook.stem]
     for parameter, published_instead in OF_A_PARAMETER.items():
         if params.get(parameter):

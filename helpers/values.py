@@ -35,6 +35,7 @@ PARAMS_CLASSES = {
     "05_klob_localisation": ("klob.params", "KlobParams"),
     "06_thinkedit_case_study": ("thinkedit.params", "ThinkEditParams"),
     "07_explorer": ("explorer.params", "ExplorerParams"),
+    "10_lifelong": ("lifelong.plan", "LifelongParams"),
 }
 
 # Data set in the place of a PEAK one in a params file of notebook 03: the room of its benchmark, whose

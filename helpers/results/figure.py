@@ -35,6 +35,7 @@ CHAPTERS = {
     "06": ("thinkedit.figures", "thinkedit.case"),
     "07": ("peak.figures", "explorer.one_edit"),
     "09": ("gates.figures",),
+    "10": ("lifelong.figures",),
 }
 _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
