@@ -18,8 +18,8 @@ from helpers.values import PARAMS_CLASSES, NotebookParams, params_of
 PRELIMINARIES, CONSTRUCTION, RUNS = "01_preliminaries", "02_peak_construction", "03_editing_runs"
 ABLATIONS, KLOB, THINKEDIT = "04_app_ablations", "05_klob_localisation", "06_thinkedit_case_study"
 DOSES = f"paper/{ABLATIONS}/smollm2-135m_peak-cf_doses.yaml"
-EXPLORER = "07_explorer"
-ALL = (PRELIMINARIES, CONSTRUCTION, RUNS, ABLATIONS, KLOB, THINKEDIT, EXPLORER)
+EXPLORER, LIFELONG = "07_explorer", "10_lifelong"
+ALL = (PRELIMINARIES, CONSTRUCTION, RUNS, ABLATIONS, KLOB, THINKEDIT, EXPLORER, LIFELONG)
 
 # Values that name nothing, by a notebook that has them.
 NONSENSE: list[tuple[str, dict[str, Any]]] = [
@@ -52,6 +52,8 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     (THINKEDIT, {"temperature": math.nan}),
     *((THINKEDIT, {"known_threshold": share}) for share in (-0.1, 1.1)),
     (THINKEDIT, {"modes": ["sequential 1"]}),
+    *((LIFELONG, v) for v in ({"stream": "nosuch"}, {"checkpoints": [9999]}, {"methods": ["ike"]})),
+    *((LIFELONG, v) for v in ({"checkpoints": [3]}, {"published": ["nosuch"]}, {"known": -1})),
     *(
         (EXPLORER, v)
         for v in ({"editor": "kn", "app": True}, {"editor": "ft-m+app"}, {"edit": 999})

@@ -58,7 +58,7 @@ def survival(run: Run) -> Figure:
 def retention(run: Run) -> Figure:
     """What is left of the requests at the last checkpoint, by their age.
 
-    Deciles of the sequence, the oldest requests at the left; hollow: the same requests right after their turn.
+    Deciles of the sequence, the oldest at the left; hollow: the same requests right after their turn.
     """
     fig, axes = plt.subplots(figsize=(7.2, 3.4))
     oldest_and_newest: list[tuple[float, float]] = []

@@ -17,10 +17,12 @@ subject of theirs (``Probes.subjects``), so that a stream does not change with t
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,9 +37,10 @@ from helpers.editing.editor import Editor
 from helpers.editing.held_out import held_out_requests
 from helpers.editing.request import EditRequest
 from helpers.editing.sequence import SequenceState
+from helpers.kept import load_or_make
 from helpers.lifelong.streams import RECALLED, KnownFact, packaged_known_facts
 from helpers.models import LanguageModel
-from helpers.paths import PACKAGED
+from helpers.paths import PACKAGED, cache_folder
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord, load_peak
 from helpers.peak.run import edit_request, score_records
@@ -177,20 +180,28 @@ class ProbedModel:
 
     @cached_property
     def known_facts(self) -> list[KnownFact]:
-        """The first candidates whose first answer is the model's most probable one, token by token."""
-        known_facts: list[KnownFact] = []
+        """The first candidates whose first answer is the model's most probable one, token by token.
+
+        Which these are is kept in the user's cache: it takes longer than a checkpoint.
+        """
+        digest = settings_key({"probes": self.probes.settings, "dtype": self.lm.dtype_name})
+        path = cache_folder("known", self.lm.fingerprint) / f"{digest}.json"
+        numbers = load_or_make(path, lambda file: json.loads(file.read_text()), self._write_known)
+        return [self.probes.candidates[number] for number in numbers]
+
+    def _write_known(self, path: Path) -> None:
+        """Write the numbers of the candidates that are known."""
+        known_numbers: list[int] = []
         candidates = self.probes.candidates
         for first in range(0, len(candidates), 100):
-            if len(known_facts) >= self.probes.counts.known:
+            if len(known_numbers) >= self.probes.counts.known:
                 break
             some_candidates = candidates[first : first + 100]
             questions = [Question(_cloze(fact), fact.answers[:1]) for fact in some_candidates]
             scores = score_answers(self.lm, questions)
-            is_known = (scores["top"] == scores["tokens"]).tolist()
-            known_facts += [
-                fact for fact, known in zip(some_candidates, is_known, strict=True) if known
-            ]
-        return known_facts[: self.probes.counts.known]
+            is_known = (scores["top"] == scores["tokens"]).to_numpy()
+            known_numbers += (first + np.flatnonzero(is_known)).tolist()
+        path.write_text(json.dumps(known_numbers[: self.probes.counts.known]))
 
     @cached_property
     def windows(self) -> list[list[int]]:

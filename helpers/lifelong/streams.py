@@ -178,7 +178,9 @@ def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[
     A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is left out.
     """
     generator = random.Random(seed)
-    comparable_answers: dict[str, dict[str, str]] = defaultdict(dict)  # of each group, by the answer
+    comparable_answers: dict[str, dict[str, str]] = defaultdict(
+        dict
+    )  # of each group, by the answer
     for fact in known_facts:
         for answer in fact.answers:
             comparable_answers[fact.group][answer] = comparable(answer)

@@ -45,7 +45,7 @@ def row_label(method: str, mode: str) -> str:
 
 
 def lifelong_table(*runs: Run) -> ShownTable:
-    """Every method at its last checkpoint: percent with 95 % intervals by subject, unless a title says else."""
+    """Every method at its last checkpoint: percent with 95 % intervals by subject."""
     rows = []
     notes: list[str] = []
     for run in runs:
@@ -53,9 +53,9 @@ def lifelong_table(*runs: Run) -> ShownTable:
         for method, mode, measures in method_rows(run):
             rows.append({**_names(run, method, mode), **_cells(measures)})
     note = (
-        "now, generality, free text: a sample of the requests, evenly by age; retention: of those written at"
-        " once, the share that still is; locality: known facts with the same next token; a further edit (ES to"
-        " own) is made on top of the edits; seconds of making edits alone"
+        "now, generality, free text: of a sample of the requests, evenly by age; retention: of those written"
+        " at once, the share that still is; locality: known facts with the same next token; a further edit"
+        " (ES to its subject's other facts) is made upon the edits; seconds of making edits alone"
     )
     return with_note(pd.DataFrame(rows), note, *dict.fromkeys(notes))
 

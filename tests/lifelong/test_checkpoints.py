@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from helpers import UserError
 from helpers.lifelong import checkpoints as checkpoints_module
 from helpers.lifelong.checkpoints import LifelongRun, sampled_positions, state_table
+from helpers.lifelong.probes import ProbedModel
 from helpers.lifelong.track import asked_requests
 from helpers.models.tokens import TokenError
 from helpers.scoring.answers import Question, score_answers
@@ -31,7 +34,7 @@ def test_a_checkpoint_has_every_measure(run_of):
         assert values(table, measure, 0), measure
     assert values(table, "locality", 0) == [1.0, 1.0]
     assert np.allclose(values(table, "text", 0), 0)
-    *_, (_, edit, state) = run.track.states([4])
+    *_, (_, edit, _) = run.track.states([4])
     requests = run.track.stream.requests
     expected = asked_requests(run.track.lm, requests, edit, wordings=2)
     assert values(table, "now", 4) == expected["matched"].astype(float).tolist()
@@ -150,10 +153,8 @@ def test_free_text_names_the_answer_or_not(run_of):
 
 def test_a_probes_subject_in_the_stream_is_refused(run_of, probes):
     run = run_of("ft-m", (2,))
-    record = probes.asked_records[0]
     subject = run.track.stream.requests[0].request.subject
+    record = replace(probes.asked_records[0], subject=subject)
+    probed = ProbedModel(run.track.lm, replace(probes, records=((record,), ())))
     with pytest.raises(UserError, match="the subject of a probe"):
-        changed = probes.records[0][0].__class__(**{**vars(record), "subject": subject})
-        pools = ((changed,), ())
-        other = type(probes)(pools, probes.graphs, probes.candidates, probes.counts)
-        LifelongRun(run.track, type(run.probed)(run.track.lm, other), (2,))
+        LifelongRun(run.track, probed, (2,))
