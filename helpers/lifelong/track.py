@@ -103,6 +103,7 @@ class Track:
             return self._kept(count) or self._trained_on(count)
         position, state = self._last_kept(count)
         kept_since = time.monotonic()
+        kept_between = 0  # the position of the last state that is no checkpoint's
         while position < count:
             turn = self.stream.requests[position : position + self.turn_size]
             started = time.process_time()
@@ -112,6 +113,9 @@ class Track:
             position += len(turn)
             if position == count or time.monotonic() - kept_since > KEPT_EVERY:
                 self._keep(position, state)
+                if kept_between:
+                    remove(kept_at(self._path(kept_between)))
+                kept_between = position if position < count else 0
                 kept_since = time.monotonic()
         return state
 
