@@ -87,7 +87,7 @@ class LifelongRun:
 
     def _tables(self, count: int, edit: Edit, state: SequenceState) -> dict[str, pd.DataFrame]:
         """All that is kept of one checkpoint, by kind."""
-        tables = self.probed.unrelated(edit)
+        tables = dict(self.probed.unrelated(edit) if count else self.probed.unedited)
         if count in ON_TOP_AT or count == max(self.checkpoints):
             on_top = self.probed.edited_on_top(self.track.editor, state)
             for kind, table in on_top.items():

@@ -37,6 +37,7 @@ from helpers.editing.editor import Editor
 from helpers.editing.held_out import held_out_requests
 from helpers.editing.request import EditRequest
 from helpers.editing.sequence import SequenceState
+from helpers.editing.weight_edit import WeightEdit
 from helpers.kept import load_or_make
 from helpers.lifelong.streams import RECALLED, KnownFact, packaged_known_facts
 from helpers.models import LanguageModel
@@ -214,6 +215,11 @@ class ProbedModel:
             windows.append(window[:tokens_left])
             tokens_left -= len(window)
         return [window for window in windows if len(window) > CONTEXT]
+
+    @cached_property
+    def unedited(self) -> dict[str, pd.DataFrame]:
+        """The tables of the unedited model, which all methods begin with."""
+        return self.unrelated(WeightEdit({}))
 
     def unrelated(self, edit: Edit) -> dict[str, pd.DataFrame]:
         """Tables "known", "text" and "exam" under an edit, a row a fact, window, or answer."""
