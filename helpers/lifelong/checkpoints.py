@@ -6,6 +6,7 @@ method that has collapsed (``measures.collapse``) or cannot be asked any more is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -265,8 +266,9 @@ def state_table(lm: LanguageModel, edit: Edit, state: SequenceState) -> pd.DataF
         rows.append((number, "change", delta.norm() / unedited_norm))
         if module_name in latest_norms:
             rows.append((number, "turn", latest_norms[module_name] / unedited_norm))
-    tensors, _ = state.edit.contents()
+    tensors, other_contents = state.edit.contents()
     edit_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    edit_bytes += len(json.dumps(other_contents).encode())
     rows.append((0, "bytes", float(edit_bytes + state.memory_bytes)))
     return pd.DataFrame(rows, columns=["item", "measure", "value"])
 

@@ -28,6 +28,7 @@ _DEFINITIONS: dict[str, tuple[Kind, _Direction, str]] = {
     "retention": ("share", "higher", "retention"),
     "generality": ("share", "higher", "generality now"),
     "free text": ("share", "higher", "free text now"),
+    "new above old": ("share", "higher", "new above old now"),
     "locality": ("share", "higher", "locality"),
     "P(known)": ("fraction", "higher", "P of known facts"),
     "KL": ("number", "lower", "KL of known facts"),

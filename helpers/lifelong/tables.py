@@ -21,7 +21,7 @@ from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, method_notes, with_note
 from helpers.results.text import caption, in_points, with_interval
 
-_OF_REQUESTS = ("at once", "now", "retention", "generality", "free text")
+_OF_REQUESTS = ("at once", "now", "retention", "new above old", "generality", "free text")
 _UNEDITED = ("locality", "KL", "perplexity", "exam", "fired")
 _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")

@@ -57,8 +57,9 @@ def shortened(record: PeakRecord) -> PeakRecord:
 
 
 @pytest.fixture
-def short_exam(monkeypatch) -> None:
-    """Four questions, in the place of 200."""
+def short_exam(monkeypatch, tmp_path) -> None:
+    """Four questions, in the place of 200, and a cache of its own."""
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
     questions = [Question("One of them is", (f"a{n}", "b", "c")) for n in range(4)]
     monkeypatch.setattr("helpers.lifelong.probes.exam", lambda: {"facts": questions})
 

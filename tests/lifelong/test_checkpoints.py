@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -137,8 +138,9 @@ def test_norms_are_those_of_the_written_matrix(run_of):
     weight = run.track.lm.weight(module_name)
     assert table["weights"] == pytest.approx(float((weight + delta.dense()).norm() / weight.norm()))
     assert table["change"] == pytest.approx(float(delta.dense().norm() / weight.norm()))
-    tensors = edit.contents()[0].values()
-    assert table["bytes"] == sum(4 * tensor.numel() for tensor in tensors)
+    tensors, names = edit.contents()
+    text_bytes = len(json.dumps(names))
+    assert table["bytes"] == sum(4 * tensor.numel() for tensor in tensors.values()) + text_bytes
 
 
 def test_free_text_names_the_answer_or_not(run_of):
