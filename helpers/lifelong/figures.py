@@ -10,14 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs
+from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs, measures_of_run
 from helpers.lifelong.tables import lifelong_caption, method_rows, row_label, so_what
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, with_caption
 
-MAIN_RUN = "smollm2-135m_counterfact"
 _SURVIVAL = ("at once", "now", "free text", "locality", "exam", "perplexity")
 _ON_TOP = ("AFF", "ANF", "IFR", "own")
 _DECILES = 10
@@ -29,7 +28,7 @@ def _line_of(method: str, mode: str) -> dict[str, Any]:
     return line if mode.startswith("turns of 1,") else line | {"linestyle": ":"}
 
 
-@figure("10_survival", of="lifelong", main=MAIN_RUN)
+@figure("10_survival", of="lifelong")
 def survival(run: Run) -> Figure:
     """Who survives to how many edits, under which measure.
 
@@ -41,11 +40,14 @@ def survival(run: Run) -> Figure:
             means = curve(measures, measure).drop(index=0, errors="ignore")
             line = _line_of(method, mode)
             draw_intervals(axes, means.index.to_numpy(float), means, **line)
-        axes.set(xscale="log", title=METRICS[measure].label)
-        if measure == "perplexity":
-            axes.set_yscale("log")
-        else:
+        axes.set(title=METRICS[measure].label)
+        _show_edits(axes, run)
+        if measure != "perplexity":
             axes.set_ylim(-0.03, 1.03)
+            continue
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
     for axes in panels[-1]:
         axes.set_xlabel("edits so far")
     handles, labels = panels[0, 0].get_legend_handles_labels()
@@ -54,7 +56,15 @@ def survival(run: Run) -> Figure:
     return with_caption(fig, so_what(run)[0].removesuffix("."), f"{lifelong_caption(run)}\n{note}")
 
 
-@figure("10_retention", of="lifelong", main=MAIN_RUN)
+def _show_edits(axes: Axes, run: Run) -> None:
+    """Numbers of edits along a logarithmic axis, with a tick at every checkpoint."""
+    checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
+    axes.set_xscale("log")
+    axes.set_xticks(checkpoints, [f"{edits:,}" for edits in checkpoints], minor=False)
+    axes.set_xticks([], minor=True)
+
+
+@figure("10_retention", of="lifelong")
 def retention(run: Run) -> Figure:
     """What is left of the requests at the last checkpoint, by their age.
 
@@ -90,7 +100,7 @@ def by_age(measures: pd.DataFrame, measure: str) -> pd.Series:
     return rows["value"].astype(float).groupby(deciles.to_numpy()).mean()
 
 
-@figure("10_collapse", of="lifelong", main=MAIN_RUN)
+@figure("10_collapse", of="lifelong")
 def first_to_collapse(run: Run) -> Figure:
     """What collapses first: the checkpoint at which each measure of a method is beyond its level.
 
@@ -112,7 +122,7 @@ def first_to_collapse(run: Run) -> Figure:
             mark: dict[str, Any] = {"marker": MARKERS[number], "color": PALETTE[number]}
             axes.plot(position, shifted_height, linestyle="", fillstyle=fill, **mark)
     _label_signs(axes)
-    axes.set_xscale("log")
+    _show_edits(axes, run)
     axes.axvline(1.7 * last_edits, color="0.7", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.invert_yaxis()
@@ -128,7 +138,7 @@ def _label_signs(axes: Axes) -> None:
         axes.plot([], [], MARKERS[number], color=PALETTE[number], label=label)
 
 
-@figure("10_on_top", of="lifelong", main=MAIN_RUN)
+@figure("10_on_top", of="lifelong")
 def on_top_of_many(run: Run) -> Figure:
     """Additivity and deduction of a further edit, made upon 0 edits and upon more.
 
@@ -139,11 +149,12 @@ def on_top_of_many(run: Run) -> Figure:
     for _, _, measures in method_rows(run):
         for measure in _ON_TOP:
             checkpoints += curve(measures, measure).index.tolist()
+    middle = (len(list(method_rows(run))) - 1) / 2
     ticks = {edits: number for number, edits in enumerate(sorted(set(checkpoints)))}
     for axes, measure in zip(panels, _ON_TOP, strict=True):
         for number, (method, mode, measures) in enumerate(method_rows(run)):
             means = curve(measures, measure)
-            shift = 0.05 * (number - 2)  # so that intervals stay apart
+            shift = 0.05 * (number - middle)  # so that intervals stay apart
             positions = [ticks[edits] + shift for edits in means.index]
             draw_intervals(axes, positions, means, **_line_of(method, mode))
         axes.set(title=METRICS[measure].label.replace(" of ", "\nof "), ylim=(-0.03, 1.03))

@@ -55,7 +55,7 @@ METRICS = {
 SIGNS: dict[str, float] = {
     "weights": 1.1,
     "own": 0.5,
-    "now": 0.5,
+    "retention": 0.5,
     "locality": 0.5,
     "exam": 0.5,
     "perplexity": 2.0,

@@ -10,7 +10,6 @@ import pandas as pd
 from helpers.editing.editors import method_label, split_method
 from helpers.lifelong.measures import (
     METRICS,
-    SIGNS,
     curve,
     ending,
     estimate,
@@ -114,7 +113,7 @@ def so_what(run: Run) -> list[str]:
         aff = curve(measures, "AFF")["mean"]
         for edits in {0, last} & set(aff.index):
             forgetting.setdefault(int(edits), []).append(100 * aff[edits])
-    surviving = [label for label, share in now.items() if share >= SIGNS["now"]]
+    surviving = [label for label, share in now.items() if share >= 0.5]
     sentences = [
         f"After up to {last_edits} edits {len(surviving)} of {len(now)} methods still give at least half of"
         f" the sampled requests{': ' if surviving else ''}{', '.join(surviving)}."

@@ -74,12 +74,13 @@ def test_first_signs_are_next_to_the_unedited_model_where_it_matters():
         (0, "exam", [1, 0, 0, 0]),  # 0.25, of which half is 0.125
         (10, "exam", [1, 0, 0, 0, 0]),
         (20, "exam", [1] + [0] * 9),
+        *[(edits, "made", [1, 1, 1]) for edits in (10, 20)],
         (10, "now", [1, 1, 0]),
         (20, "now", [1, 0, 0]),
         (10, "weights", [1.05]),
         (20, "weights", [1.05]),
     )
-    assert first_signs(measures) == {"weights": None, "now": 20, "exam": 20}
+    assert first_signs(measures) == {"weights": None, "retention": 20, "exam": 20}
 
 
 @pytest.fixture
