@@ -108,6 +108,7 @@ def test_gates_fire_or_not(run_of):
     assert set(fired) <= {0.0, 1.0}
 
 
+@pytest.mark.usefixtures("short_exam")
 def test_a_fact_is_known_where_its_answer_is_the_most_probable(tiny, probes):
     lm = tiny("llama")
     letters = "abcdefghijklmnopqrstuvwxyz"
