@@ -138,9 +138,9 @@ def sweep(  # noqa: PLR0913 - the options of a command
 
 @app.command("publish")
 def publish_tables(
-    params: Annotated[Path, Argument(help="params file of notebook 02 to 06, 08 or 09")],
+    params: Annotated[Path, Argument(help="params file of notebook 02 to 06, or 08 to 10")],
     finished: Annotated[
-        bool, Option(help="store what is finished, make no edit (notebooks 03 to 06)")
+        bool, Option(help="store what is finished, make no edit (notebooks 03 to 06, and 10)")
     ] = False,
     name: Annotated[
         str, Option(help="of a run of your own, kept next to the one of its model and data")

@@ -24,6 +24,7 @@ PUBLISHED = {
     "05_klob_localisation": ("klob", "klob.publish"),
     "06_thinkedit_case_study": ("thinkedit", "thinkedit.publish"),
     "08_generated_text": ("ablations", "behaviour.damage"),
+    "10_lifelong": ("lifelong", "lifelong.publish"),
 }
 # Parameters of a notebook that name methods for an archive of their own.
 OF_A_PARAMETER = {
@@ -59,7 +60,7 @@ def publish(
         notebook_params = params_of(notebook, params)
         behind = notebook_params.run_behind()
         if notebook.stem not in PUBLISHED and behind is None:
-            raise UserError(f"{file}: published are those of notebooks 02 to 06, 08 and 09")
+            raise UserError(f"{file}: published are those of notebooks 02 to 06, and 08 to 10")
         notebook_params.check(file, published=False)
         data_names = [str(params.get(key)) for key in ("dataset", "source", "benchmark")]
         if not name and any(Path(data_name.partition("[")[0]).exists() for data_name in data_names):

@@ -25,6 +25,7 @@ from helpers.editing.editors import fairer, method_label, objectives
 from helpers.gates.tables import audit_caption, gate_audit_table
 from helpers.klob import tables as klob
 from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
+from helpers.lifelong.tables import lifelong_caption, lifelong_table
 from helpers.peak.ablations import (
     by_label,
     coefficients_table,
@@ -463,6 +464,13 @@ TABLES = {
         "Share of edits that leave no chain (Definition 2), on the graphs that the models recall",
         partial(_recalled, table_of=thinkedit.deep_table),
         when=thinkedit.is_recalled,
+    ),
+    "lifelong": PublishedTable(
+        "Edits in a row: every method of every stream at its last checkpoint",
+        lifelong_table,
+        of="lifelong",
+        several=True,
+        caption=lifelong_caption,
     ),
     "construction": PublishedTable(
         "Facts left after each step of making PEAK's sets from packaged triples",

@@ -37,6 +37,7 @@ PARAMS_CLASSES = {
     "07_explorer": ("explorer.params", "ExplorerParams"),
     "08_generated_text": ("behaviour.params", "GeneratedTextParams"),
     "09_editors": ("comparison.params", "ComparisonParams"),
+    "10_lifelong": ("lifelong.plan", "LifelongParams"),
 }
 
 # Data set in the place of a PEAK one in a params file of notebook 03: the room of its benchmark, whose

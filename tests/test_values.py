@@ -18,6 +18,7 @@ from helpers.values import PARAMS_CLASSES, NotebookParams, params_of
 PRELIMINARIES, CONSTRUCTION, RUNS = "01_preliminaries", "02_peak_construction", "03_editing_runs"
 ABLATIONS, KLOB, THINKEDIT = "04_app_ablations", "05_klob_localisation", "06_thinkedit_case_study"
 EXPLORER, GENERATED, COMPARISON = "07_explorer", "08_generated_text", "09_editors"
+LIFELONG = "10_lifelong"
 DOSES = f"paper/{GENERATED}/smollm2-135m_peak-cf_doses.yaml"
 ALL = (
     PRELIMINARIES,
@@ -29,6 +30,7 @@ ALL = (
     EXPLORER,
     GENERATED,
     COMPARISON,
+    LIFELONG,
 )
 
 # Values that name nothing, by a notebook that has them.
@@ -69,6 +71,8 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((COMPARISON, v) for v in ({"measured": "guess"}, {"records": 0}, {"published": ["nosuch"]})),
     *((COMPARISON, v) for v in ({"dataset": "recalled-nosuch"}, {"preset": "nosuch"})),
     (COMPARISON, {"dataset": "recalled-smollm2-135m", "measured": "text"}),
+    *((LIFELONG, v) for v in ({"stream": "nosuch"}, {"checkpoints": [9999]}, {"methods": ["ike"]})),
+    *((LIFELONG, v) for v in ({"checkpoints": [3]}, {"published": ["nosuch"]}, {"known": -1})),
     *(
         (EXPLORER, v)
         for v in ({"editor": "kn", "app": True}, {"editor": "ft-m+app"}, {"edit": 999})

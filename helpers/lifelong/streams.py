@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from helpers import UserError
 from helpers.counterfact.records import read_records
-from helpers.editing.held_out import held_out_requests
+from helpers.editing.held_out import check_held_out, held_out_requests
 from helpers.editing.request import EditRequest
 from helpers.fetch import locate, official_files
 from helpers.records import comparable, did_you_mean
@@ -79,8 +79,8 @@ class Stream:
         """Its beginning; a UserError where the stream is shorter."""
         if count > len(self.requests):
             raise UserError(
-                f"the stream {self.name} has {len(self.requests)} requests, {count} are to be edited:"
-                " lower length, or take another stream"
+                f"the stream {self.name} has {len(self.requests)} requests, a checkpoint is at {count}:"
+                " lower checkpoints, or take another stream"
             )
         return replace(self, requests=self.requests[:count])
 
@@ -93,6 +93,20 @@ def stream_named(name: str, *, order: int = 0, probe_subjects: Collection[str] =
     requests = without_contradictions(STREAMS[name](), probe_subjects)
     random.Random(order).shuffle(requests)
     return Stream(name, order, tuple(requests))
+
+
+def check_stream(stream: Stream, probe_subjects: Collection[str]) -> None:
+    """Refuse a stream with a request about a probe's subject, or one that editors' statistics are of."""
+    left_alone = {comparable(subject) for subject in probe_subjects}
+    for request in stream.requests:
+        subject, _ = request.about
+        if subject in left_alone:
+            raise UserError(
+                f"the stream {stream.name} edits {request.request.subject!r}, the subject of a probe: draw"
+                " it without the probes' subjects (stream_named, probe_subjects)"
+            )
+    requests = [request.request for request in stream.requests]
+    check_held_out(requests, len(held_out_requests()))
 
 
 def without_contradictions(
@@ -121,6 +135,11 @@ def counterfact_requests() -> list[StreamRequest]:
 
 def triple_requests() -> list[StreamRequest]:
     """Packaged facts of relations with templates: the first cloze edits, the other wordings paraphrase."""
+    return with_other_answers(packaged_known_facts())
+
+
+def packaged_known_facts() -> list[KnownFact]:
+    """The packaged facts of relations with templates, those of one subject and relation as one."""
     templates = packaged_templates()
     answers: dict[tuple[str, str], list[str]] = defaultdict(list)
     for fact in packaged_triples():
@@ -133,7 +152,7 @@ def triple_requests() -> list[StreamRequest]:
         known_facts.append(
             KnownFact(subject, relation, tuple(answers_of_subject), prompt, paraphrases)
         )
-    return with_other_answers(known_facts)
+    return known_facts
 
 
 def recalled_requests() -> list[StreamRequest]:
@@ -159,18 +178,20 @@ def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[
     A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is left out.
     """
     generator = random.Random(seed)
-    answers_of_group: dict[str, list[str]] = {}
+    comparable_answers: dict[str, dict[str, str]] = defaultdict(
+        dict
+    )  # of each group, by the answer
     for fact in known_facts:
-        known_answers = answers_of_group.setdefault(fact.group, [])
-        known_answers.extend(answer for answer in fact.answers if answer not in known_answers)
+        for answer in fact.answers:
+            comparable_answers[fact.group][answer] = comparable(answer)
     times_given: Counter[tuple[str, str]] = Counter()
     requests = []
     for number, fact in enumerate(known_facts, start=1):
         true_answers = {comparable(answer) for answer in fact.answers}
         other_answers = [
             answer
-            for answer in answers_of_group[fact.group]
-            if comparable(answer) not in true_answers
+            for answer, comparable_answer in comparable_answers[fact.group].items()
+            if comparable_answer not in true_answers
             and times_given[fact.group, answer] < MOST_PER_ANSWER
         ]
         if not other_answers:

@@ -7,6 +7,7 @@ after an interruption is equal bit for bit, as nothing else enters.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from helpers.editing.sequence import SequenceState
 from helpers.kept import kept_at, kept_whole, load_if_intact, remove
 from helpers.lifelong.streams import Stream, StreamRequest
 from helpers.models import LanguageModel
+from helpers.results.archive import as_read
 from helpers.results.store import Results, ResultsStore
 from helpers.scoring.answers import Question, score_answers
 
@@ -63,12 +65,21 @@ class Track:
 
     @cached_property
     def results(self) -> Results:
-        """Where everything of this track is kept."""
-        return self.store.open(self.settings)
+        """Where everything of this track is kept; a UserError where that is of another track."""
+        results = self.store.open(self.settings)
+        stored_settings = json.loads((results.folder / "settings.json").read_text("utf-8"))
+        if stored_settings != as_read(self.settings):
+            raise UserError(
+                f"{results.folder} holds the states of another model, editor or stream: remove it, or give"
+                " another folder as results"
+            )
+        return results
 
     def states(self, checkpoints: Sequence[int]) -> Iterator[tuple[int, Edit, SequenceState]]:
         """At each number of edits of ``checkpoints`` all edits as one, and where the sequence stands."""
         counts = sorted(set(checkpoints))
+        if not counts:
+            return
         self.stream.first(counts[-1])  # refuses a stream that is too short
         for count in counts:
             if count % self.turn_size and not self.editor.sees_all:
@@ -86,10 +97,13 @@ class Track:
 
     def _state_at(self, count: int) -> SequenceState:
         """Where the sequence stands after ``count`` edits, made on from the last kept place before."""
+        if count == 0:
+            return SequenceState()
         if self.editor.sees_all:
             return self._kept(count) or self._trained_on(count)
         position, state = self._last_kept(count)
         kept_since = time.monotonic()
+        kept_between = 0  # the position of the last state that is no checkpoint's
         while position < count:
             turn = self.stream.requests[position : position + self.turn_size]
             started = time.process_time()
@@ -99,6 +113,9 @@ class Track:
             position += len(turn)
             if position == count or time.monotonic() - kept_since > KEPT_EVERY:
                 self._keep(position, state)
+                if kept_between:
+                    remove(kept_at(self._path(kept_between)))
+                kept_between = position if position < count else 0
                 kept_since = time.monotonic()
         return state
 
@@ -107,7 +124,10 @@ class Track:
         started = time.process_time()
         state = SequenceState(self.editor.edit_jointly(requests))
         seconds = (time.process_time() - started) / count
-        self._note_turn(self.stream.requests[:count], state.edit, 0, seconds)
+        position = len(self.results.done(TURNS))  # requests of earlier checkpoints have been asked
+        new_requests = self.stream.requests[position:count]
+        if new_requests:
+            self._note_turn(new_requests, state.edit, position, seconds)
         self._keep(count, state)
         return state
 
@@ -153,13 +173,14 @@ class Track:
 
 
 def asked_requests(
-    lm: LanguageModel, requests: Sequence[StreamRequest], edit: Edit | None
+    lm: LanguageModel, requests: Sequence[StreamRequest], edit: Edit | None, *, wordings: int = 1
 ) -> pd.DataFrame:
     """Requests asked of an edited model, a row each, in nats.
 
     Columns: ``case_id``; ``target`` and ``original``, the log-probabilities of the new answer and of the
     likeliest one it replaces (NaN: none is known); ``matched``, whether every token of the new answer is the
-    likeliest; the same of the first paraphrase as ``target_paraphrase`` and ``matched_paraphrase``.
+    likeliest; the means of the same over the first paraphrases, as many as there are ``wordings``, as
+    ``target_paraphrase`` and ``matched_paraphrase``.
     """
     if not requests:
         raise UserError("no request is asked about")
@@ -169,7 +190,7 @@ def asked_requests(
         questions.append(Question(request.request.text, answers))
         questions += [
             Question(paraphrase, (request.request.target,))
-            for paraphrase in request.paraphrases[:1]
+            for paraphrase in request.paraphrases[:wordings]
         ]
     owners = [0 if edit is not None else -1] * len(questions)
     scores = score_answers(lm, questions, [] if edit is None else [edit], owners)
@@ -188,10 +209,15 @@ def asked_requests(
             "matched_paraphrase": np.nan,
         }
         number += 1
-        if request.paraphrases:
-            at_paraphrase = by_question[number].iloc[0]
-            row["target_paraphrase"] = float(at_paraphrase["sum"])
-            row["matched_paraphrase"] = float(at_paraphrase["top"] == at_paraphrase["tokens"])
-            number += 1
+        at_paraphrases = [
+            by_question[number + index].iloc[0]
+            for index, _ in enumerate(request.paraphrases[:wordings])
+        ]
+        number += len(at_paraphrases)
+        if at_paraphrases:
+            row["target_paraphrase"] = float(np.mean([score["sum"] for score in at_paraphrases]))
+            row["matched_paraphrase"] = float(
+                np.mean([score["top"] == score["tokens"] for score in at_paraphrases])
+            )
         rows.append(row)
     return pd.DataFrame(rows)

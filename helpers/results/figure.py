@@ -36,6 +36,7 @@ CHAPTERS = {
     "07": ("peak.figures", "explorer.one_edit"),
     "08": ("behaviour.figures",),
     "09": ("comparison.figures", "gates.figures"),
+    "10": ("lifelong.figures",),
 }
 _REGISTRY: dict[str, Drawing] = {}
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])

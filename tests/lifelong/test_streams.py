@@ -60,7 +60,9 @@ def test_probes_stay_out_and_the_order_is_the_seeds():
 def test_a_stream_that_is_too_short_is_refused():
     stream = stream_named("recalled")
     assert len(stream.first(3).requests) == 3
-    with pytest.raises(UserError, match=r"has \d+ requests, 9999 are to be edited: lower length"):
+    with pytest.raises(
+        UserError, match=r"has \d+ requests, a checkpoint is at 9999: lower checkpoints"
+    ):
         stream.first(9999)
     with pytest.raises(UserError, match=r"no stream 'recaled'.*recalled"):
         stream_named("recaled")
@@ -70,3 +72,14 @@ def test_of_two_requests_about_one_thing_the_first_counts():
     first = with_other_answers([fact("Oslo", "Norway"), fact("Rome", "Italy")])
     again = [StreamRequest(9, first[0].request, (), first[0].group)]
     assert streams.without_contradictions([*first, *again]) == first
+
+
+def test_a_stream_that_edits_a_probes_subject_or_a_held_out_request_is_refused():
+    stream = stream_named("recalled")
+    streams.check_stream(stream, ["Nobody"])
+    subject = stream.requests[3].request.subject
+    with pytest.raises(UserError, match=rf"recalled edits '{subject}', the subject of a probe"):
+        streams.check_stream(stream, [subject.upper()])
+    held_out = StreamRequest(1, held_out_requests()[0], (), "x")
+    with pytest.raises(UserError, match=r"is one of the .* held-out requests"):
+        streams.check_stream(streams.Stream("by hand", 0, (held_out,)), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pandas as pd
@@ -9,35 +10,11 @@ import pytest
 import torch
 
 from helpers import UserError
-from helpers.editing.request import EditRequest
+from helpers.editing.sequence import SequenceState
 from helpers.lifelong import track as track_module
-from helpers.lifelong.streams import Stream, StreamRequest
 from helpers.lifelong.track import Track, asked_requests
-from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question, score_answers
-from tests.editing.conftest import make_editor, moments_of  # noqa: F401 - fixtures
-
-SUBJECTS = ("Mars", "Lake Chad", "Bach", "Oslo", "Peru", "Nile", "Etna", "Cuba", "Java", "Crete")
-TARGETS = ("Venus", "Peru", "Aida", "Norway", "Chile")
-
-
-def stream_of(count: int) -> Stream:
-    requests = []
-    for number in range(count):
-        subject = f"{SUBJECTS[number % 10]} {number // 10}"
-        request = EditRequest(subject, "{} is near", TARGETS[number % 5], correct=("Rome", "Paris"))
-        requests.append(StreamRequest(number, request, (f"Close to {subject} is",), "near"))
-    return Stream("by hand", 0, tuple(requests))
-
-
-@pytest.fixture
-def track_of(tiny, make_editor, tmp_path):  # noqa: F811
-    def build(name: str, count: int, folder: str = "store", **more: int) -> Track:
-        lm = tiny("llama")
-        editor = make_editor(name, lm)
-        return Track(lm, editor, stream_of(count), ResultsStore(tmp_path / folder), **more)
-
-    return build
+from tests.lifelong.conftest import stream_of
 
 
 def tensors_at(track: Track, checkpoints: list[int]) -> dict[str, torch.Tensor]:
@@ -119,7 +96,8 @@ def test_what_is_kept_between_checkpoints_goes(track_of, monkeypatch):
     monkeypatch.setattr(track_module, "KEPT_EVERY", 0.0)
     track = track_of("ft-m", 5)
     tensors_at(track, [2, 5])
-    assert track._kept_counts() == [1, 2, 3, 4, 5]
+    assert track._kept_counts() == [2, 5]
+    tensors_at(track, [4])
     track.thin([2])
     assert track._kept_counts() == [2, 5]
 
@@ -136,3 +114,58 @@ def test_an_editor_that_sees_all_is_trained_anew(track_of):
     for module_name, delta in expected.items():
         assert torch.equal(edits[0][module_name].dense(), delta.dense())
     assert edits[1] is not edits[0]
+
+
+def test_requests_of_an_editor_that_sees_all_are_asked_at_their_first_checkpoint(track_of):
+    track = track_of("ft-bf", 4)
+    (_, first_edit, _), (_, second_edit, _) = track.states([2, 4])
+    at_once = track.at_once()
+    assert at_once["position"].tolist() == [1, 2, 3, 4]
+    requests = track.stream.requests
+    expected = [
+        *asked_requests(track.lm, requests[:2], first_edit)["target"],
+        *asked_requests(track.lm, requests[2:], second_edit)["target"],
+    ]
+    assert at_once["target"].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_nothing_is_edited_at_zero(track_of):
+    for name in ("ft-m", "ft-bf"):
+        ((count, edit, state),) = track_of(name, 2).states([0])
+        assert (count, edit.contents()[0], state.memory) == (0, {}, {})
+
+
+def test_states_of_another_track_are_refused(track_of):
+    track = track_of("ft-m", 3)
+    tensors_at(track, [3])
+    settings = track.results.folder / "settings.json"
+    settings.write_text(settings.read_text().replace("by hand", "another"))
+    with pytest.raises(UserError, match="holds the states of another model, editor or stream"):
+        tensors_at(track_of("ft-m", 3), [3])
+
+
+def test_a_full_disk_at_a_checkpoint_is_one_line_and_loses_nothing(track_of, monkeypatch):
+    track = track_of("ft-m", 4)
+    tensors_at(track, [2])
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SequenceState, "save", full)
+        with pytest.raises(UserError, match="No space left on device") as error:
+            tensors_at(track, [4])
+    assert "\n" not in str(error.value)
+    assert track._kept_counts() == [2]
+    again = track_of("ft-m", 4, "whole")
+    resumed, whole = tensors_at(track, [4]), tensors_at(again, [4])
+    assert all(torch.equal(resumed[key], whole[key]) for key in whole)
+
+
+def test_several_wordings_are_averaged(tiny):
+    lm = tiny("llama")
+    (request,) = stream_of(1).requests
+    (row,) = asked_requests(lm, [request], None, wordings=2).to_dict("records")
+    questions = [Question(text, ("Venus",)) for text in request.paraphrases]
+    scores = score_answers(lm, questions)["sum"]
+    assert row["target_paraphrase"] == pytest.approx(scores.mean(), abs=1e-4)

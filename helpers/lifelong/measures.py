@@ -1,0 +1,157 @@
+"""The measures of a lifelong run: definitions, estimates from the published tables, and the collapse rule.
+
+A published table has a row for each number: ``case_id`` (edits made), ``measure``, ``item``, ``unit`` (which
+items that are alike share: a request's subject, else the item itself) and ``value``. Intervals are by unit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from helpers.peak.metrics import Metric
+from helpers.results.archive import Run
+from helpers.results.statistics import Estimate, Kind, interval, mean_interval
+
+MOST_PERPLEXITY = 100.0  # times that of the unedited model
+LEAST_EFFICACY = 0.1
+FEWEST_FOR_EFFICACY = 10  # requests: of fewer none may be written by chance
+TABLES_KIND = "measures"  # of the published tables
+COLUMNS = ["case_id", "measure", "item", "unit", "value"]
+_Direction = Literal["higher", "lower"]
+# Name: kind, which is better, words.
+_DEFINITIONS: dict[str, tuple[Kind, _Direction, str]] = {
+    "at once": ("share", "higher", "efficacy at once"),
+    "now": ("share", "higher", "efficacy now"),
+    "retention": ("share", "higher", "retention"),
+    "generality": ("share", "higher", "generality now"),
+    "free text": ("share", "higher", "free text now"),
+    "new above old": ("share", "higher", "new above old now"),
+    "locality": ("share", "higher", "locality"),
+    "P(known)": ("fraction", "higher", "P of known facts"),
+    "KL": ("number", "lower", "KL of known facts"),
+    "perplexity": ("number", "lower", "perplexity ratio"),
+    "exam": ("share", "higher", "exam"),
+    "fired": ("share", "lower", "gate fired"),
+    "ES": ("share", "higher", "ES of a further edit"),
+    "AFF": ("fraction", "lower", "AFF of a further edit"),
+    "ANF": ("fraction", "lower", "ANF of a further edit"),
+    "IFR": ("fraction", "lower", "IFR of a further edit"),
+    "CKP": ("fraction", "higher", "CKP of a further edit"),
+    "own": ("fraction", "higher", "its subject's other facts"),
+    "weights": ("number", "lower", "‖W‖/‖W₀‖"),
+    "change": ("number", "lower", "‖ΔW‖/‖W₀‖"),
+    "bytes": ("number", "lower", "bytes"),
+    "seconds": ("number", "lower", "CPU-s an edit"),
+}
+METRICS = {
+    name: Metric(name, name, kind, direction, label)
+    for name, (kind, direction, label) in _DEFINITIONS.items()
+}
+# Measures whose first sign of collapse is looked for, and the value beyond which it is one. Those of a
+# further edit, and the exam, are next to their own value at 0 edits.
+SIGNS: dict[str, float] = {
+    "weights": 1.1,
+    "own": 0.5,
+    "retention": 0.5,
+    "locality": 0.5,
+    "exam": 0.5,
+    "perplexity": 2.0,
+}
+_NEXT_TO_ZERO_EDITS = ("own", "exam")
+
+
+def measures_of_run(run: Run) -> pd.DataFrame:
+    """All measures of a run, with ``method``, ``mode`` (turns and order) and ``edits`` for ``case_id``."""
+    tables = []
+    for key in run.keys:
+        if key.kind == TABLES_KIND:
+            table = run.tables[str(key)].rename(columns={"case_id": "edits"})
+            measure_names = table["measure"].astype(str)
+            tables.append(table.assign(measure=measure_names, method=key.method, mode=key.mode))
+    return pd.concat(tables, ignore_index=True)
+
+
+def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
+    """A measure of one method after so many edits, with its 95 % interval by unit; NaN where there is none.
+
+    Retention is the share of the sampled requests that were written right after their turn and still are;
+    perplexity is exp of the mean change of the loss; of matrices the largest counts.
+    """
+    at_checkpoint = measures[measures["edits"] == edits]
+
+    def values_of(name: str) -> pd.Series:
+        rows = at_checkpoint[at_checkpoint["measure"] == name]
+        index = pd.MultiIndex.from_arrays([rows["item"], rows["unit"]], names=["item", "relation"])
+        return pd.Series(rows["value"].to_numpy(float), index)
+
+    if measure == "retention":
+        made = values_of("made")
+        return interval(values_of("now")[made == 1.0], METRICS[measure].kind)
+    if measure == "perplexity":
+        change = mean_interval(values_of("text"))
+        mean, low, high = np.exp([change.mean, change.low, change.high])
+        return Estimate(float(mean), float(low), float(high), change.n)
+    values = values_of(measure).dropna()
+    if measure in ("weights", "change", "bytes", "seconds"):
+        largest = float(values.max()) if len(values) else float("nan")
+        return Estimate(largest, float("nan"), float("nan"), len(values))
+    return interval(values, METRICS[measure].kind)
+
+
+def curve(measures: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """A measure of one method at each of its checkpoints that has it: mean, low, high and n by ``edits``."""
+    rows = {}
+    for edits in sorted(measures["edits"].unique()):
+        at_checkpoint = estimate(measures, measure, int(edits))
+        if not np.isnan(at_checkpoint.mean):
+            rows[int(edits)] = vars(at_checkpoint)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "n"])
+
+
+def collapse(measures: pd.DataFrame) -> int:
+    """The edits after which a method had collapsed: its second bad checkpoint in a row; 0: it has not.
+
+    A checkpoint is bad where perplexity is above ``MOST_PERPLEXITY`` times the unedited model's, or fewer
+    than ``LEAST_EFFICACY`` of the latest requests were written. ``edits`` may be called ``case_id``.
+    """
+    table = measures.rename(columns={"case_id": "edits"})
+    was_bad = False
+    for edits in sorted(set(table["edits"]) - {0}):
+        at_checkpoint = table[table["edits"] == edits]
+        text_changes = at_checkpoint.loc[at_checkpoint["measure"] == "text", "value"]
+        latest = at_checkpoint.loc[at_checkpoint["measure"] == "at once", "value"]
+        is_bad = len(text_changes) > 0 and not text_changes.mean() <= np.log(MOST_PERPLEXITY)
+        if len(latest) >= FEWEST_FOR_EFFICACY:
+            is_bad |= bool(latest.mean() < LEAST_EFFICACY)
+        if is_bad and was_bad:
+            return int(edits)
+        was_bad = is_bad
+    return 0
+
+
+def ending(measures: pd.DataFrame) -> str:
+    """Why a method has no later checkpoint, in words; empty where nothing stopped it."""
+    table = measures.rename(columns={"case_id": "edits"})
+    outgrown = table.loc[table["measure"] == "outgrew", "value"]
+    if len(outgrown):
+        return f"outgrew the context before {int(outgrown.iloc[0])}"
+    collapsed_at = collapse(table)
+    return f"collapsed at {collapsed_at}" if collapsed_at else ""
+
+
+def first_signs(measures: pd.DataFrame) -> dict[str, int | None]:
+    """By measure the first checkpoint of one method beyond its value of ``SIGNS``; None: none is."""
+    signs: dict[str, int | None] = {}
+    for measure, level in SIGNS.items():
+        means = curve(measures, measure)["mean"]
+        if measure in _NEXT_TO_ZERO_EDITS and 0 in means.index:
+            means = means / means[0]
+        means = means.drop(index=0, errors="ignore")
+        is_beyond = means > level if level > 1 else means < level
+        if len(means):
+            beyond = means.index[is_beyond]
+            signs[measure] = int(beyond[0]) if len(beyond) else None
+    return signs

@@ -1,0 +1,146 @@
+"""What readers see of lifelong runs: the table of all methods, and three sentences made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pandas as pd
+
+from helpers.editing.editors import method_label, split_method
+from helpers.lifelong.measures import (
+    METRICS,
+    curve,
+    ending,
+    estimate,
+    first_signs,
+    measures_of_run,
+)
+from helpers.results.archive import Run
+from helpers.results.notes import ShownTable, method_notes, with_note
+from helpers.results.text import caption, in_points, with_interval
+
+_OF_REQUESTS = ("at once", "now", "retention", "new above old", "generality", "free text")
+_UNEDITED = ("locality", "KL", "perplexity", "exam", "fired")
+_ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
+_PERCENT = ("share", "fraction")
+
+
+def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Method, how it was edited (turns and order), and the measures of each table of a run."""
+    for (method, mode), measures in measures_of_run(run).groupby(["method", "mode"], sort=False):
+        yield str(method), str(mode), measures
+
+
+def row_label(method: str, mode: str) -> str:
+    """A method in figures and sentences: its label, with its turns where they are of several requests."""
+    turns, _, order = mode.partition(", ")
+    words = [method_label(method)]
+    if turns != "turns of 1":
+        words.append(turns)
+    if order != "order 0":
+        words.append(order)
+    return ", ".join(words)
+
+
+def lifelong_table(*runs: Run) -> ShownTable:
+    """Every method at its last checkpoint: percent with 95 % intervals by subject."""
+    rows = []
+    notes: list[str] = []
+    for run in runs:
+        notes += method_notes(run)
+        for method, mode, measures in method_rows(run):
+            rows.append({**_names(run, method, mode), **_cells(measures)})
+    note = (
+        "now, generality, free text: of a sample of the requests, evenly by age; retention: of those written"
+        " at once, the share that still is; locality: known facts with the same next token; a further edit"
+        " (ES to its subject's other facts) is made upon the edits; seconds of making edits alone"
+    )
+    return with_note(pd.DataFrame(rows), note, *dict.fromkeys(notes))
+
+
+def _names(run: Run, method: str, mode: str) -> dict[str, str]:
+    editor, _ = split_method(method)
+    return {
+        "model": run.about.source["model"],
+        "data": run.about.source["dataset"],
+        "method": method_label(method),
+        "mode": mode,
+        "information": editor.information,
+    }
+
+
+def _cells(measures: pd.DataFrame) -> dict[str, str]:
+    last = int(measures["edits"].max())
+    cells = {"edits": f"{last} ({ending(measures)})" if ending(measures) else str(last)}
+    for measure in (*_OF_REQUESTS, *_UNEDITED, *_ON_TOP):
+        at_last = estimate(measures, measure, last)
+        metric = METRICS[measure]
+        in_percent = metric.kind in _PERCENT
+        cells[metric.label] = in_points(at_last) if in_percent else with_interval(at_last, digits=3)
+    cells[METRICS["weights"].label] = with_interval(estimate(measures, "weights", last), digits=3)
+    megabytes = estimate(measures, "bytes", last).mean / 1e6
+    cells["MB kept"] = f"{megabytes:.1f}"
+    cells[METRICS["seconds"].label] = with_interval(estimate(measures, "seconds", last))
+    return cells
+
+
+def on_top_table(run: Run) -> ShownTable:
+    """A further edit after 0 edits and after more: success, damage and deduction of each method."""
+    rows = []
+    for method, mode, measures in method_rows(run):
+        for edits in curve(measures, "ES").index.union(curve(measures, "IFR").index):
+            cells = {
+                measure: in_points(estimate(measures, measure, int(edits))) for measure in _ON_TOP
+            }
+            rows.append({"method": row_label(method, mode), "edits": int(edits), **cells})
+    return with_note(pd.DataFrame(rows), "percent, with 95 % intervals over probes")
+
+
+def so_what(run: Run) -> list[str]:
+    """Three sentences: who remembers, what breaks first, what a further edit does then."""
+    now: dict[str, float] = {}
+    firsts: Counter[str] = Counter()
+    last_edits = 0
+    forgetting: dict[int, list[float]] = {}
+    for method, mode, measures in method_rows(run):
+        last = int(measures["edits"].max())
+        last_edits = max(last_edits, last)
+        now[row_label(method, mode)] = estimate(measures, "now", last).mean
+        signs = {measure: edits for measure, edits in first_signs(measures).items() if edits}
+        if signs:
+            firsts[min(signs, key=lambda measure: signs[measure] or 0)] += 1
+        aff = curve(measures, "AFF")["mean"]
+        for edits in {0, last} & set(aff.index):
+            forgetting.setdefault(int(edits), []).append(100 * aff[edits])
+    surviving = [label for label, share in now.items() if share >= 0.5]
+    sentences = [
+        f"After up to {last_edits} edits {len(surviving)} of {len(now)} methods still give at least half of"
+        f" the sampled requests{': ' if surviving else ''}{', '.join(surviving)}."
+    ]
+    if firsts:
+        measure, count = firsts.most_common(1)[0]
+        sentences.append(
+            f"The first sign of collapse is {METRICS[measure].label} for {count} of the {firsts.total()}"
+            " methods that show one."
+        )
+    else:
+        sentences.append(f"No method shows a sign of collapse within {last_edits} edits.")
+    ranges = [
+        f"{min(values):.0f} to {max(values):.0f} % after {edits} edits"
+        for edits, values in sorted(forgetting.items())
+    ]
+    if ranges:
+        sentences.append(f"A further edit's AFF is {', and '.join(ranges)}.")
+    return sentences
+
+
+def lifelong_caption(run: Run) -> str:
+    """What a run's tables are of."""
+    probes = run.about.source["probes"]
+    asked = (
+        f"{probes['peak_cf']} + {probes['peak_t']} PEAK records, {probes['chains']} recalled graphs,"
+        f" {run.about.caption['known facts']} known facts, {probes['tokens']} tokens of text"
+    )
+    preset = f"preset {run.about.caption['preset']}"
+    return caption(run.about.source, f"stream {run.about.source['dataset']}", asked, preset)

@@ -1,0 +1,162 @@
+"""Checkpoints: what is asked, what is kept, resumption, and when a method is stopped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers import UserError
+from helpers.lifelong import checkpoints as checkpoints_module
+from helpers.lifelong.checkpoints import LifelongRun, sampled_positions, state_table
+from helpers.lifelong.probes import ProbedModel
+from helpers.lifelong.track import asked_requests
+from helpers.models.tokens import TokenError
+from helpers.scoring.answers import Question, score_answers
+
+
+def values(table: pd.DataFrame, measure: str, edits: int) -> list[float]:
+    rows = table[(table["measure"] == measure) & (table["case_id"] == edits)]
+    return rows.sort_values("item")["value"].tolist()
+
+
+def test_a_checkpoint_has_every_measure(run_of):
+    run = run_of("ft-m", (2, 4))
+    run.complete()
+    table = run.measures()
+    assert set(table["case_id"]) == {0, 2, 4}
+    for measure in ("at once", "made", "now", "generality", "free text", "seconds", "turn"):
+        assert values(table, measure, 4), measure
+        assert not values(table, measure, 0), measure
+    for measure in ("locality", "KL", "text", "exam", "fired", "bytes", "P(known)"):
+        assert values(table, measure, 0), measure
+    assert values(table, "locality", 0) == [1.0, 1.0]
+    assert np.allclose(values(table, "text", 0), 0)
+    *_, (_, edit, _) = run.track.states([4])
+    requests = run.track.stream.requests
+    expected = asked_requests(run.track.lm, requests, edit, wordings=2)
+    assert values(table, "now", 4) == expected["matched"].astype(float).tolist()
+    assert values(table, "P(new)", 4) == pytest.approx(
+        np.exp(expected["target"]).tolist(), abs=1e-4
+    )
+    assert values(table, "generality", 4) == expected["matched_paraphrase"].tolist()
+    assert len(values(table, "at once", 4)) == 4
+    assert values(table, "at once", 4) == run.track.at_once()["matched"].astype(float).tolist()
+    assert {"peak", "chains"} <= {path.name.split("-")[0] for path in run.results.folder.glob("*")}
+
+
+def test_what_is_asked_on_top_only_at_some_checkpoints(run_of):
+    run = run_of("ft-m", (2, 4))
+    run.complete()
+    assert sorted(set(run.results.read("chains")["case_id"])) == [0, 4]
+
+
+def test_a_killed_run_ends_as_one_that_was_not(run_of, monkeypatch):
+    whole = run_of("ft-m", (2, 4), folder="whole")
+    whole.complete()
+    killed = run_of("ft-m", (2, 4), folder="killed")
+    tables = LifelongRun._tables
+
+    def stopping(run, count, edit, state):
+        if count == 4:
+            raise KeyboardInterrupt
+        return tables(run, count, edit, state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LifelongRun, "_tables", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            killed.complete()
+    again = run_of("ft-m", (2, 4), folder="killed")
+    again.complete()
+    first, second = (
+        run.measures().query("measure != 'seconds'").reset_index(drop=True)
+        for run in (whole, again)
+    )
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_states_are_thinned_to_checkpoints(run_of, monkeypatch):
+    monkeypatch.setattr("helpers.lifelong.track.KEPT_EVERY", 0.0)
+    run = run_of("ft-m", (2, 4))
+    run.complete()
+    assert run.track._kept_counts() == [2, 4]
+
+
+def test_a_longer_run_makes_what_is_missing(run_of, monkeypatch):
+    run_of("ft-m", (2,)).complete()
+    asked = []
+    tables = LifelongRun._tables
+    monkeypatch.setattr(
+        LifelongRun, "_tables", lambda run, n, *rest: asked.append(n) or tables(run, n, *rest)
+    )
+    short = run_of("ft-m", (2,))
+    short.complete()
+    assert asked == []
+
+
+def test_a_collapsed_method_is_stopped(run_of, monkeypatch):
+    monkeypatch.setattr("helpers.lifelong.measures.LEAST_EFFICACY", 1.1)  # every method is below
+    monkeypatch.setattr("helpers.lifelong.measures.FEWEST_FOR_EFFICACY", 1)
+    run = run_of("ft-m", (1, 2, 3))
+    run.complete()
+    assert set(run.measures()["case_id"]) == {0, 1, 2}
+
+
+def test_a_method_that_outgrows_the_context_is_stopped(run_of, monkeypatch):
+    run = run_of("ft-m", (1, 2))
+    named = checkpoints_module.named_in_free_text
+
+    def too_long(lm, requests, edit):
+        if len(requests) == 2:
+            raise TokenError("too long")
+        return named(lm, requests, edit)
+
+    monkeypatch.setattr(checkpoints_module, "named_in_free_text", too_long)
+    run.complete()
+    run.complete()
+    table = run.measures()
+    assert set(table["case_id"]) == {0, 1}
+    assert values(table, "outgrew", 1) == [2.0]
+
+
+def test_the_sample_is_even_by_age():
+    assert sampled_positions(7, 0) == [1, 2, 3, 4, 5, 6, 7]
+    positions = sampled_positions(1000, 0)
+    assert len(set(positions)) == 100
+    assert np.bincount((np.array(positions) - 1) // 100).tolist() == [10] * 10
+    assert positions == sampled_positions(1000, 0) != sampled_positions(1000, 1)
+
+
+def test_norms_are_those_of_the_written_matrix(run_of):
+    run = run_of("ft-m", (2,))
+    *_, (_, edit, state) = run.track.states([2])
+    table = state_table(run.track.lm, edit, state).set_index("measure")["value"]
+    ((module_name, delta),) = edit.items()
+    weight = run.track.lm.weight(module_name)
+    assert table["weights"] == pytest.approx(float((weight + delta.dense()).norm() / weight.norm()))
+    assert table["change"] == pytest.approx(float(delta.dense().norm() / weight.norm()))
+    tensors, names = edit.contents()
+    text_bytes = len(json.dumps(names))
+    assert table["bytes"] == sum(4 * tensor.numel() for tensor in tensors.values()) + text_bytes
+
+
+def test_free_text_names_the_answer_or_not(run_of):
+    run = run_of("ft-m", (2,))
+    *_, (_, edit, _) = run.track.states([2])
+    named = checkpoints_module.named_in_free_text(run.track.lm, run.track.stream.requests, edit)
+    assert len(named) == 2
+    scores = score_answers(run.track.lm, [Question("Mars 0 is near", ("Venus",))], [edit], [0])
+    assert isinstance(named[0], bool)
+    assert len(scores) == 1
+
+
+def test_a_probes_subject_in_the_stream_is_refused(run_of, probes):
+    run = run_of("ft-m", (2,))
+    subject = run.track.stream.requests[0].request.subject
+    record = replace(probes.asked_records[0], subject=subject)
+    probed = ProbedModel(run.track.lm, replace(probes, records=((record,), ())))
+    with pytest.raises(UserError, match="the subject of a probe"):
+        LifelongRun(run.track, probed, (2,))

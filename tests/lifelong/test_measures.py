@@ -1,0 +1,149 @@
+"""Measures of tables made by hand: estimates, the collapse rule, first signs, and words made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+
+from helpers.lifelong import figures
+from helpers.lifelong.measures import collapse, curve, ending, estimate, first_signs
+from helpers.lifelong.tables import lifelong_table, on_top_table, row_label, so_what
+from helpers.results.archive import About, Run
+
+
+def table(*rows: tuple[int, str, list[float]]) -> pd.DataFrame:
+    tables = [
+        pd.DataFrame(
+            {"edits": edits, "measure": measure, "value": values, "item": range(len(values))}
+        )
+        for edits, measure, values in rows
+    ]
+    joint = pd.concat(tables, ignore_index=True)
+    return joint.assign(unit=joint["item"])
+
+
+def test_estimates_are_of_one_checkpoint():
+    measures = table((10, "now", [1, 0, 1, 1]), (20, "now", [0, 0, 0, 1]))
+    assert estimate(measures, "now", 10).mean == 0.75
+    assert estimate(measures, "now", 20).n == 4
+    assert np.isnan(estimate(measures, "now", 30).mean)
+    assert curve(measures, "now")["mean"].to_dict() == {10: 0.75, 20: 0.25}
+
+
+def test_retention_is_of_those_written_at_once():
+    measures = table((10, "now", [1, 0, 1, 1]), (10, "made", [1, 1, 0, 1]))
+    assert estimate(measures, "retention", 10).mean == pytest.approx(2 / 3)
+
+
+def test_perplexity_is_a_ratio_and_norms_are_of_the_matrix_that_grew_most():
+    measures = table((10, "text", [np.log(2), np.log(8)]), (10, "weights", [1.01, 1.5]))
+    assert estimate(measures, "perplexity", 10).mean == pytest.approx(4)
+    assert estimate(measures, "weights", 10).mean == 1.5
+
+
+def test_intervals_are_by_unit():
+    values = [1.0, 0.0] * 12
+    alike = table((10, "now", values)).assign(unit=[n // 2 for n in range(24)])
+    apart = table((10, "now", values))
+    by_unit, by_item = (estimate(measures, "now", 10) for measures in (alike, apart))
+    assert by_unit.high - by_unit.low != pytest.approx(by_item.high - by_item.low)
+
+
+def test_two_bad_checkpoints_in_a_row_are_a_collapse():
+    bad, good = [np.log(200.0)], [0.1]
+    once = table((1, "text", bad), (3, "text", good), (10, "text", bad))
+    assert collapse(once) == 0
+    assert ending(once) == ""
+    twice = table((1, "text", good), (3, "text", bad), (10, "text", [np.inf]))
+    assert collapse(twice) == 10
+    assert ending(twice) == "collapsed at 10"
+    assert collapse(table((3, "text", [np.nan]), (10, "text", [np.nan]))) == 10
+
+
+def test_few_requests_are_no_collapse_and_many_are():
+    few = table((1, "at once", [0.0]), (3, "at once", [0.0] * 3), (10, "at once", [0.0] * 10))
+    assert collapse(few) == 0
+    many = table((10, "at once", [0.0] * 10), (30, "at once", [0.0] * 30))
+    assert collapse(many) == 30
+
+
+def test_first_signs_are_next_to_the_unedited_model_where_it_matters():
+    measures = table(
+        (0, "exam", [1, 0, 0, 0]),  # 0.25, of which half is 0.125
+        (10, "exam", [1, 0, 0, 0, 0]),
+        (20, "exam", [1] + [0] * 9),
+        *[(edits, "made", [1, 1, 1]) for edits in (10, 20)],
+        (10, "now", [1, 1, 0]),
+        (20, "now", [1, 0, 0]),
+        (10, "weights", [1.05]),
+        (20, "weights", [1.05]),
+    )
+    assert first_signs(measures) == {"weights": None, "retention": 20, "exam": 20}
+
+
+@pytest.fixture
+def run() -> Run:
+    tables = {}
+    for method, share in (("memit", 0), ("ultraedit", 1)):
+        rows = [
+            (edits, measure, [share, 1.0] * 6)
+            for edits in (10, 30)
+            for measure in ("at once", "made", "now", "generality", "free text", "locality", "exam")
+        ]
+        rows += [(edits, m, [0.3, 0.5]) for edits in (0, 30) for m in ("AFF", "ANF", "IFR", "own")]
+        rows += [(edits, "text", [0.1, 0.2]) for edits in (10, 30)]
+        rows += [(edits, m, [1.2]) for edits in (10, 30) for m in ("weights", "bytes", "seconds")]
+        stored = table(*rows).rename(columns={"edits": "case_id"})
+        turns = 10 if method == "memit" else 1
+        tables[f"measures: {method}, turns of {turns}, order 0"] = stored
+    identity = {"model": "tiny", "dtype": "float32", "device": "cpu", "dataset": "recalled"}
+    probes = {"peak_cf": 1, "peak_t": 1, "chains": 2, "known": 2, "tokens": 200}
+    caption = {"preset": "tuned", "known facts": 2}
+    return Run("tiny_recalled", About({**identity, "probes": probes}, {}, caption), tables)
+
+
+def test_words_are_made_of_the_tables(run):
+    assert row_label("memit", "turns of 10, order 0") == "MEMIT, turns of 10"
+    assert row_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
+    first, second, third = so_what(run)
+    assert first.startswith("After up to 30 edits 2 of 2 methods still give at least half")
+    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
+    assert (
+        third == "A further edit's AFF is 40 to 40 % after 0 edits, and 40 to 40 % after 30 edits."
+    )
+
+
+def test_tables_have_a_row_for_each_method(run):
+    shown = lifelong_table(run).table
+    assert shown["method"].tolist() == ["MEMIT", "UltraEdit"]
+    assert shown["mode"].tolist() == ["turns of 10, order 0", "turns of 1, order 0"]
+    assert shown["edits"].tolist() == ["30", "30"]
+    assert shown["efficacy now"].tolist()[1].startswith("100.0")
+    assert on_top_table(run).table["edits"].tolist() == [0, 30, 0, 30]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [figures.survival, figures.retention, figures.first_to_collapse, figures.on_top_of_many],
+)
+def test_figures_are_drawn(run, draw):
+    fig = draw(run)
+    labels = {text.get_text() for legend in fig.legends for text in legend.get_texts()}
+    labels |= {text.get_text() for axes in fig.axes for text in axes.get_yticklabels()}
+    labels |= {
+        text.get_text()
+        for axes in fig.axes
+        if axes.get_legend()
+        for text in axes.get_legend().get_texts()
+    }
+    assert {"MEMIT, turns of 10", "UltraEdit"} <= labels
+    plt.close(fig)
+
+
+def test_age_is_counted_in_deciles(run):
+    measures = table((100, "now", [0.0] * 50 + [1.0] * 50)).assign(item=range(1, 101))
+    by_age = figures.by_age(measures, "now")
+    assert by_age.index.tolist() == list(range(1, 11))
+    assert by_age.tolist() == [0.0] * 5 + [1.0] * 5
