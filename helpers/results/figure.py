@@ -33,7 +33,7 @@ CHAPTERS = {
     "04": ("peak.ablation_figures", "behaviour.doses", "behaviour.figures", "costs.figures"),
     "05": ("klob.figures",),
     "06": ("thinkedit.figures", "thinkedit.case"),
-    "07": ("peak.figures", "explorer.one_edit"),
+    "07": ("explorer.one_edit",),
     "09": ("gates.figures",),
 }
 _REGISTRY: dict[str, Drawing] = {}
