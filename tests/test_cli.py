@@ -37,8 +37,8 @@ def test_figure_lists_and_refuses_unknown_names():
 
 def test_several_figures_are_drawn_at_a_time(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    result = runner.invoke(app, ["figure", "05_reading", "06_ckp"])
-    names = ("05_reading", "06_ckp")
+    result = runner.invoke(app, ["figure", "05_reading", "06_recalled_links"])
+    names = ("05_reading", "06_recalled_links")
     drawn = [tmp_path / f"{name}.{kind}" for name in names for kind in ("png", "svg")]
     assert result.output.splitlines() == list(map(str, drawn))
     assert all(map(os.path.exists, drawn))

@@ -30,7 +30,7 @@ from helpers.scoring.responses import Sampling, sample_responses
 from helpers.thinkedit import case
 from helpers.thinkedit.graph import graph_of_facts
 from helpers.thinkedit.knowgic import Chain, EditedGraph, load_aliases
-from helpers.thinkedit.metrics import BY_RANK, facts_table
+from helpers.thinkedit.metrics import DEFAULT, facts_table
 from helpers.thinkedit.run import ThinkEditRun
 
 MEASURES = ("ES", "GS", "LS", "AFF_hard", "ANF_hard", "AFF_random", "ANF_random")
@@ -251,7 +251,7 @@ class ChainExplorer:
         """Make an edit and score all facts of its chains before and after."""
         aliases = load_aliases(self.layout)
         run = ThinkEditRun(self.lm, [edit], self.edits, aliases, self.store, layout=self.layout)
-        facts = facts_table(run.before(), run.after(editor, "independent"), rule=BY_RANK)
+        facts = facts_table(run.before(), run.after(editor, "independent"), rule=DEFAULT)
         return ChainsOutcome(edit, self.lm.name, method_label(editor.method), facts)
 
 
@@ -265,13 +265,14 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     case.draw_graph(graph, edit.subject, edit.original, chain_figure.subplots(), looks)
     of_chains = replace(edit, chains=tuple(chains))
     shown_facts = _facts_of_chains(outcome, of_chains)
-    all_lengths = case.step_table(of_chains, shown_facts).set_index("steps").loc["overall"]
-    deducible = all_lengths["deducible before"]
+    by_steps = case.step_table(of_chains, shown_facts).set_index("steps")
+    all_lengths = by_steps.to_dict("index")["overall"]
+    deducible = int(all_lengths["deducible before"])
     finding = f"Of {len(chains)} chains from {edit.subject} to {edit.original} none was known"
     if deducible:
         finding = (
             f"After {outcome.method} {all_lengths['IFR']:.2f} of the old fact is left along"
-            f" {deducible} known chain{'s' * (deducible > 1)} from {edit.subject} to {edit.original}"
+            f" {deducible} known chain{'s' if deducible > 1 else ''} from {edit.subject} to {edit.original}"
         )
     wording = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
     return with_caption(chain_figure, finding, f"{wording}; {outcome.model_name}")

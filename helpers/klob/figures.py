@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,25 +15,38 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from scipy import stats
 
-from helpers.klob.metrics import UnitIndices, edit_gains, layer_mass, locality_table, profile_twins
-from helpers.klob.tables import LABELS, criteria_table, made_of, made_with
-from helpers.results.archive import Run
+from helpers.klob.metrics import (
+    BEST_FIXED,
+    REFERENCES,
+    UnitIndices,
+    edit_gains,
+    layer_mass,
+    regret_table,
+)
+from helpers.klob.tables import LABELS, criteria_table
+from helpers.results.archive import Run, runs_by_model
 from helpers.results.figure import Option, figure
 from helpers.results.statistics import mean_interval
 from helpers.results.style import (
     AT_RIGHT,
+    MARKERS,
     PALETTE,
     draw_intervals,
     with_caption,
     without_mathematics,
 )
 
+if TYPE_CHECKING:
+    from helpers.locating.attribution import CausalTrace  # imports torch
+
 TITLES = {
-    "consistency": "Consistency: RSim on c",
-    "relevance": "Relevance: RSim on r",
-    "unbiasedness": "Unbiasedness: RSD on u",
+    "consistency": "Consistency (RSim)",
+    "relevance": "Relevance (RSim)",
+    "unbiasedness": "Unbiasedness (RSD)",
 }
 CONTROLS = ("random", "constant")
+# Their scores include the subject's last token, which ROME edits; the others' are of the last token.
+READ_THE_SUBJECT = ("causal-tracing", "gradient-weight", "fisher")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 
@@ -80,58 +93,48 @@ def _draw_neuron_counts(
     axes.legend(title="wordings", labelspacing=1, **AT_RIGHT)
 
 
-@figure("05_criteria")
-def layer_strips(
-    panels: Mapping[str, tuple[Sequence[str], NDArray[np.floating]]], *, caption: str
+@figure("05_trace")
+def trace_map(
+    tokens: Sequence[str], subject: tuple[int, int], trace: CausalTrace, answer: str, *, title: str
 ) -> Figure:
-    """Where a locator's mass lies, for examples of each criterion: a strip of layers per sentence.
+    """Causal trace of one fact: the answer's probability where one state is restored (ROME, Figure 1e).
 
-    ``panels`` have for each criterion the sentences and their pooled scores [sentences, layers].
+    ``tokens`` are the sentence's, ``subject`` the first and one past the last of its subject's.
     """
-    sentence_counts = [len(sentences) for sentences, _ in panels.values()]
-    shares = {
-        criterion: mass / mass.sum(axis=1, keepdims=True) for criterion, (_, mass) in panels.items()
-    }  # [sentences, layers] each
-    size = (7.6, 0.24 * sum(sentence_counts) + 1.5)
-    fig, column = plt.subplots(
-        len(panels), 1, figsize=size, height_ratios=sentence_counts, squeeze=False, sharex=True
-    )
-    all_axes = list(column[:, 0])
-    highest = max(shares_of_panel.max() for shares_of_panel in shares.values())
-    for axes, (criterion, (sentences, _)) in zip(all_axes, panels.items(), strict=True):
-        image = _draw_strips(axes, sentences, shares[criterion], highest)
-        axes.set_title(criterion, loc="left", fontsize=9)
-    all_axes[-1].set_xlabel("layer")
-    fig.colorbar(image, ax=all_axes, label="share of mass", shrink=0.8)
-    small_print = f"Share of a sentence's mass by layer; {caption}"
-    return with_caption(fig, _peaks_in_words([*shares.values()]), small_print)
-
-
-def _draw_strips(
-    axes: Axes, sentences: Sequence[str], shares: NDArray[np.floating], highest: float
-) -> AxesImage:
-    """A strip of layers for each sentence, from [sentences, layers]; ``highest`` has the last colour."""
-    image = axes.imshow(shares, aspect="auto", cmap="cividis", vmin=0, vmax=highest)
-    labels = list(map(without_mathematics, sentences))
-    axes.set_yticks(range(len(sentences)), labels, fontsize=7)
+    restored = np.asarray(trace.restored)  # [tokens, layers]
+    start, end = subject
+    fig, axes = plt.subplots(figsize=(7.2, 0.3 * len(tokens) + 1.5))
+    image = axes.imshow(restored, aspect="auto", cmap="cividis", vmin=0, vmax=trace.clean)
+    labels = [
+        f"{without_mathematics(token.strip())}{'*' if start <= index < end else ''}"
+        for index, token in enumerate(tokens)
+    ]
+    axes.set_yticks(range(len(tokens)), labels)
+    axes.set_xlabel("layer at whose entry the token's state is restored")
     axes.grid(visible=False)
-    return image
-
-
-def _peaks_in_words(shares: Sequence[NDArray[np.floating]]) -> str:
-    """How many sentences have their highest share in the last layer, from [sentences, layers] each."""
-    sentence_count = 0
-    peaks_in_last = 0
-    for shares_of_panel in shares:
-        last_layer = shares_of_panel.shape[1] - 1
-        sentence_count += len(shares_of_panel)
-        peaks_in_last += int((shares_of_panel.argmax(axis=1) == last_layer).sum())
-    return (
-        f"{peaks_in_last} of {sentence_count} sentences have their highest share in the last layer"
+    fig.colorbar(image, ax=axes, label=f"P({answer})", aspect=14)
+    footer = (
+        f"{title}; * subject, whose embeddings have noise: P is {trace.clean:.2f} without it,"
+        f" {trace.noised:.2f} with it"
     )
+    return with_caption(fig, _trace_in_words(labels, subject, trace, answer), footer)
 
 
-@figure("05_rsim")
+def _trace_in_words(
+    labels: Sequence[str], subject: tuple[int, int], trace: CausalTrace, answer: str
+) -> str:
+    """Where in the subject the answer returns most, and from which layer on the last token has it."""
+    restored = np.asarray(trace.restored)
+    start, end = subject
+    token = start + int(restored[start:end].max(axis=1).argmax())
+    layer = int(restored[token].argmax())
+    has_answer = restored[-1] >= trace.clean / 2
+    words = f"{answer} returns at “{labels[token].rstrip('*')}” (most at layer {layer})"
+    if has_answer.any():
+        return f"{words}, and at the last token from layer {int(has_answer.argmax())} on"
+    return words
+
+
 def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
     numerator = candidate - overall
@@ -182,33 +185,52 @@ def _shares_of_located(run: Run) -> list[float]:
     "05_evaluation",
     needs=("similarities", "sentences", "null"),
     options={"k": Option("share", _shares_of_located)},
+    together=True,
     **PUBLISHED,
 )
-def criteria_dots(run: Run, *, granularity: str = "neuron", share: float = 0.01) -> Figure:
-    """Three criteria of every locator, exact Sim_all; diamonds mark the mean of the null."""
-    criteria = criteria_table(
-        run.joined("similarities"), run.joined("sentences"), granularity=granularity, share=share
-    )
-    table = criteria.table
-    null_means = run.joined("null").query(
-        "granularity == @granularity and share == @share and shuffled == 'all'"
-    )
-    locators = [locator for locator in LABELS if locator in set(table["locator"])][::-1]
-    heights = range(len(locators))
-    fig, panels = plt.subplots(1, 3, figsize=(7.6, 0.27 * len(locators) + 1.3), sharey=True)
+def criteria_dots(
+    runs: Sequence[Run], *, granularity: str = "neuron", share: float = 0.01
+) -> Figure:
+    """Three criteria of every locator, exact Sim_all, a colour a model; hollow marks: chance."""
+    by_model = runs_by_model(runs)
+    criteria = {}
+    null_means = {}
+    for model, (run, *_) in by_model.items():
+        kinds = run.joined("similarities"), run.joined("sentences")
+        shown = criteria_table(*kinds, granularity=granularity, share=share)
+        criteria[model] = shown.table
+        null_means[model] = run.joined("null").query(
+            "granularity == @granularity and share == @share and shuffled == 'all'"
+        )
+    all_rows = pd.concat(criteria.values())
+    measured = set(all_rows["locator"]) - set(CONTROLS)
+    locators = [locator for locator in LABELS if locator in measured][::-1]
+    fig, panels = plt.subplots(1, 3, figsize=(7.9, 0.5 * len(locators) + 1.4), sharey=True)
     for axes, (criterion, title) in zip(panels, TITLES.items(), strict=True):
-        estimates = table[table["criterion"] == criterion].set_index("locator").reindex(locators)
-        draw_intervals(axes, heights, estimates, across=True, fmt="o", ms=4, color=PALETTE[0])
-        nulls = null_means[null_means["subtask"] == criterion]
-        null_of_locator = nulls.set_index("locator")["mean"].reindex(locators)
-        axes.plot(null_of_locator, heights, "D", color="0.45", mfc="none", ms=4)
+        for model_index, (model, table) in enumerate(criteria.items()):
+            estimates = table[table["criterion"] == criterion].set_index("locator")
+            nulls = null_means[model][null_means[model]["subtask"] == criterion]
+            chance = nulls.set_index("locator")["mean"].reindex(locators)
+            heights = np.arange(len(locators)) - 0.25 * (model_index - (len(criteria) - 1) / 2)
+            mark_style: dict[str, Any] = {"ms": 4, "color": PALETTE[model_index]}
+            dots = {"fmt": MARKERS[model_index], "label": model, **mark_style}
+            draw_intervals(axes, heights, estimates.reindex(locators), across=True, **dots)
+            axes.plot(chance, heights, MARKERS[model_index], mfc="none", **mark_style)
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
         axes.locator_params(axis="x", nbins=4)
-        axes.set_yticks(heights, [LABELS[locator] for locator in locators])
-    run_words = f"{made_of(run)}; {granularity}s, k = {100 * share:g} %"
-    note = f"95 % intervals, {criteria.note}; ◇ what chance gives"
-    return with_caption(fig, _similarity_in_words(table, granularity), f"{run_words}\n{note}")
+        for row in range(0, len(locators), 2):
+            axes.axhspan(row - 0.5, row + 0.5, color="0.95", zorder=0)
+        axes.grid(axis="y", visible=False)
+        axes.set_yticks(range(len(locators)), [LABELS[locator] for locator in locators])
+        axes.set_ylim(-0.5, len(locators) - 0.5)
+    if len(criteria) > 1:
+        fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
+    footer = (
+        f"{granularity}s, k = {100 * share:g} %; bars: 95 % intervals, by relation where there are eight;"
+        " hollow: sentences dealt to facts at random"
+    )
+    return with_caption(fig, _similarity_in_words(all_rows, granularity), footer)
 
 
 def _similarity_in_words(table: pd.DataFrame, granularity: str) -> str:
@@ -231,34 +253,30 @@ def _gains_and_mass(run: Run) -> tuple[pd.DataFrame, dict[str, Any]]:
     return gains, layer_mass(run.joined("layers"), gains.index)
 
 
-def _edits_in_words(run: Run, gains: pd.DataFrame, mass: dict[str, Any]) -> str:
-    """Model, data, number of facts, and locators whose profile is another one's."""
-    edits_words = f"{made_with(run)}; ROME at every layer, {len(gains)} facts"
-    for twin, original in profile_twins(mass).items():
-        edits_words += f"; {LABELS[twin]}: as {LABELS[original]}"
-    return edits_words
-
-
 @figure("05_layers", needs=("edits", "layers"), **PUBLISHED)
 def layer_curves(run: Run) -> Figure:
-    """Where editing works and where locators see the facts: the two steps of KLoB's Figure 1."""
+    """Where editing works, and where the locators that read the edited token see the facts.
+
+    The last layer is omitted: an edit there cannot reach the token where the answer is predicted.
+    """
     gains, mass = _gains_and_mass(run)
-    gain_of_facts = gains.to_numpy()  # [facts, layers]
-    twins = profile_twins(mass)
-    locators = [
-        locator for locator in LABELS if locator in mass and locator not in (*CONTROLS, *twins)
-    ]
-    height = 0.26 * len(locators)
+    gain_of_facts = gains.to_numpy()[:, :-1]  # [facts, layers]
+    locators = [name for name in LABELS if name in mass and name in READ_THE_SUBJECT]
+    height = 0.3 * len(locators)
     fig, (upper, lower) = plt.subplots(
         2, 1, figsize=(7.2, height + 3.0), sharex=True, height_ratios=[1.6, height + 0.4]
     )
     _draw_gain(upper, gain_of_facts)
-    mean_shares = np.array([mass[name].mean(axis=0) for name in locators])  # [locators, layers]
+    mean_shares = np.array(
+        [mass[name].mean(axis=0)[:-1] for name in locators]
+    )  # [locators, layers]
     image = _draw_mass(lower, mean_shares, [LABELS[locator] for locator in locators])
     fig.colorbar(image, ax=lower, label="share of mass", aspect=12)
-    run_words = _edits_in_words(run, gains, mass)
-    caption = f"{run_words}\nMeans over facts, 95 % band; late: the last fifth"
-    return with_caption(fig, _late_layers_in_words(gain_of_facts, mean_shares), caption)
+    footer = (
+        f"means over {len(gains)} facts, 95 % band; {run.about.source['model']}, ROME at every layer but the"
+        " last; locators whose scores include the subject's last token"
+    )
+    return with_caption(fig, _layers_in_words(gain_of_facts, mean_shares, locators), footer)
 
 
 def _draw_gain(axes: Axes, gain_of_facts: NDArray[np.floating]) -> None:
@@ -270,8 +288,7 @@ def _draw_gain(axes: Axes, gain_of_facts: NDArray[np.floating]) -> None:
     axes.plot(layers, gain_of_facts.mean(axis=0), color="black")
     axes.fill_between(layers, lows, highs, color="0.8")
     axes.set_ylabel("gain [nats]")
-    edit_words = "Edit of one layer: gain of the new answer at other wordings"
-    axes.set_title(f"{edit_words}, n = {len(gain_of_facts)} facts", loc="left", fontsize=9)
+    axes.set_title("Edit of one layer: gain at other wordings", loc="left", fontsize=9)
 
 
 def _draw_mass(axes: Axes, shares: NDArray[np.floating], labels: Sequence[str]) -> AxesImage:
@@ -286,54 +303,51 @@ def _draw_mass(axes: Axes, shares: NDArray[np.floating], labels: Sequence[str]) 
     return image
 
 
-def _late_layers_in_words(gain: NDArray[np.floating], shares: NDArray[np.floating]) -> str:
-    """How many locators point to the last fifth of the layers, and what edits there gain less."""
-    layer_count = gain.shape[1]
-    is_late = np.arange(layer_count) >= 0.8 * layer_count
-    pointing_late = int(is_late[shares.argmax(axis=1)].sum())
-    gain_early = gain[:, ~is_late].mean(axis=1)  # [facts]
-    gain_late = gain[:, is_late].mean(axis=1)
-    loss = mean_interval(gain_early - gain_late)
-    return (
-        f"{pointing_late} of {len(shares)} locators point to late layers; "
-        f"edits there gain {loss.mean:.1f} [{loss.low:.1f}, {loss.high:.1f}] nats less"
-    )
+def _layers_in_words(
+    gain: NDArray[np.floating], shares: NDArray[np.floating], locators: Sequence[str]
+) -> str:
+    """The layer of the highest mean gain, and those that locators point to, on average over facts."""
+    peaks = [
+        f"{LABELS[name]} {peak}" for name, peak in zip(locators, shares.argmax(1), strict=True)
+    ]
+    best = int(gain.mean(axis=0).argmax())
+    return f"Edits gain most at layer {best}; locators point to layers: {', '.join(peaks)}"
 
 
 @figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
-def locality_dots(run: Run, *, seed: int = 0) -> Figure:
-    """Rank correlation of located mass with the edit's gain: own fact against other facts."""
+def regret_dots(run: Run) -> Figure:
+    """What editing where a locator points costs against each fact's own best layer, in nats."""
     gains, mass = _gains_and_mass(run)
-    tests = locality_table(gains, mass, seed=seed)
-    locators = [locator for locator in LABELS if locator in set(tests["locator"])][::-1]
-    size = (7.6, 0.3 * len(locators) + 1.4)
-    fig, (left, right) = plt.subplots(1, 2, figsize=size, sharex=True, sharey=True)
-    by_pairing = {
-        str(pairing): of_pairing.set_index("locator").reindex(locators)
-        for pairing, of_pairing in tests.groupby("pairing")
-    }
-    heights = np.arange(len(locators))
-    own_style = {"fmt": "o", "ms": 4, "color": PALETTE[0], "label": "the same fact"}
-    other_style = {"fmt": "s", "ms": 4, "color": PALETTE[1], "label": "other facts"}
-    difference_style = {"fmt": "o", "ms": 4, "color": "black"}
-    draw_intervals(left, heights + 0.14, by_pairing["own"], across=True, **own_style)
-    draw_intervals(left, heights - 0.14, by_pairing["other"], across=True, **other_style)
-    differences = by_pairing["specific"]
-    draw_intervals(right, heights, differences, across=True, **difference_style)
-    for axes in (left, right):
-        axes.axvline(0, color="0.4", linewidth=0.8)
-    left.set_title("Correlation with the gain of …", loc="left", fontsize=9)
-    right.set_title("Same fact − other", loc="left", fontsize=9)
-    left.set_yticks(range(len(locators)), [LABELS[locator] for locator in locators])
-    left.legend(loc="upper right", fontsize=7)
-    note = "Spearman correlation of located mass with gain over layers: mean over facts, 95 % intervals"
-    caption = f"{_edits_in_words(run, gains, mass)}\n{note}"
-    return with_caption(fig, _locality_in_words(differences), caption)
+    at_edit_prompt = edit_gains(run.joined("edits"), at_edit_prompt=True).loc[gains.index]
+    table = regret_table(gains, mass, at_edit_prompt)
+    rules = table["rule"].tolist()
+    labels = [f"{LABELS.get(rule, rule)}" for rule in rules]
+    fig, axes = plt.subplots(figsize=(7.2, 0.3 * len(rules) + 1.3))
+    heights = np.arange(len(rules))[::-1]
+    is_reference = table["rule"].isin(REFERENCES).to_numpy()
+    for chosen_rows, colour, marker in (
+        (is_reference, "0.35", "D"),
+        (~is_reference, PALETTE[0], "o"),
+    ):
+        dots: dict[str, Any] = {"fmt": marker, "ms": 5, "color": colour}
+        draw_intervals(axes, heights[chosen_rows], table[chosen_rows], across=True, **dots)
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    axes.set_yticks(heights, labels)
+    axes.set_xlabel("gain lost against the fact's best layer, nats per token (0: the best layer)")
+    footer = (
+        f"mean over {len(gains)} facts, 95 % intervals; {run.about.source['model']}, ROME at every layer;"
+        " grey: layers chosen without a locator"
+    )
+    return with_caption(fig, _regret_in_words(table), footer)
 
 
-def _locality_in_words(differences: pd.DataFrame) -> str:
-    """How many locators, without controls, predict a fact's own gains better, from its *specific* tests."""
-    without_controls = differences.drop(list(CONTROLS), errors="ignore")
-    is_better = (without_controls["low"] > 0) & (without_controls["p_value"] < 0.05)
-    locators = f"{int(is_better.sum())} of {len(without_controls)} locators"
-    return f"{locators} predict a fact's own gains better than others'"
+def _regret_in_words(table: pd.DataFrame) -> str:
+    """Which locators cost less than one fixed layer for all facts."""
+    mean_of = table.set_index("rule")["mean"]
+    locators = [rule for rule in mean_of.index if rule not in (*REFERENCES, *CONTROLS)]
+    better = [LABELS[rule] for rule in locators if mean_of[rule] < mean_of[BEST_FIXED]]
+    fixed = f"One layer for all facts loses {mean_of[BEST_FIXED]:.1f} nats"
+    if not better:
+        lowest = mean_of[locators].min()
+        return f"{fixed}; where locators point, edits lose {lowest:.1f} or more"
+    return f"{fixed}; less is lost only where {', '.join(better)} points"

@@ -10,8 +10,14 @@ from dataclasses import astuple
 import pandas as pd
 
 from helpers.klob.metrics import (
+    ANY_LAYER,
+    BEST_FIXED,
     DEFAULT_SHARE,
+    ORACLE,
+    Numbers,
     paper_similarity,
+    profile_twins,
+    rank_correlations,
     relative_similarity,
     relative_standard_deviation,
 )
@@ -32,6 +38,9 @@ LABELS = {
     "causal-tracing": "causal tracing",
     "random": "random (control)",
     "constant": "constant (control)",
+    ORACLE: "best at the edit prompt (oracle)",
+    BEST_FIXED: "one layer for all facts",
+    ANY_LAYER: "any layer (mean over layers)",
 }
 SUBTASKS = ("consistency", "relevance", "unbiasedness")
 ESTIMATE = ["mean", "low", "high", "n"]
@@ -323,3 +332,43 @@ def _interval_text(estimate: pd.Series) -> str:
     if pd.isna(estimate["low"]):
         return signed(estimate["mean"])
     return f"{signed(estimate['mean'])} ({signed(estimate['low'])} … {signed(estimate['high'])})"
+
+
+def late_layers_table(gains: pd.DataFrame, mass: Mapping[str, Numbers], late: int) -> ShownTable:
+    """How much of each locator's mass the last layers hold; below it what edits gain there and before.
+
+    Args:
+        gains: of ``metrics.edit_gains`` [facts, layers], in nats per token.
+        mass: of ``metrics.layer_mass``, by locator [facts, layers].
+        late: the number of last layers.
+    """
+    rows = {
+        LABELS.get(locator, locator): 100 * shares.mean(axis=0)[-late:].sum()
+        for locator, shares in mass.items()
+    }
+    column = f"mass in the last {late} layers, %"
+    table = pd.DataFrame({column: rows}).rename_axis("locator")
+    best_layers = gains.idxmax(axis=1).value_counts().head(3).to_dict()
+    early_gain = gains.iloc[:, :-late].mean().mean()
+    late_gain = gains.iloc[:, -late:].mean().mean()
+    at_last = gains.iloc[:, -1]
+    notes = [
+        f"{len(gains)} facts, {gains.shape[1]} layers; best layer: number of facts {best_layers}",
+        f"mean gain {early_gain:.1f} before the last {late} layers, {late_gain:.1f} in them",
+        f"gain at the last layer {at_last.min():.2f} to {at_last.max():.2f}",
+    ]
+    for twin, locator in profile_twins(mass).items():
+        agreement = rank_correlations(mass[twin], mass[locator]).diagonal().mean()
+        notes.append(f"{LABELS[twin]} as {LABELS[locator]} (rank correlation {agreement:.2f})")
+    return with_note(table.round(0).astype(int), *notes)
+
+
+def regret_text(table: pd.DataFrame) -> ShownTable:
+    """``metrics.regret_table`` as rounded text, in nats per token."""
+    intervals = [
+        f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+        for mean, low, high in table[["mean", "low", "high"]].itertuples(index=False)
+    ]
+    rules = table["rule"].map(lambda rule: LABELS.get(rule, rule))
+    shown = pd.DataFrame({"layer chosen by": rules, "gain lost, nats per token": intervals})
+    return with_note(shown, f"n = {table['n'].max()} facts; 0: each fact's best layer")

@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from helpers.locating.query import Query
+from helpers.locating.query import LocatorError, Query
 from helpers.locating.slots import SlotBatch, branching, slot_batch, slot_logits
 from helpers.models import LanguageModel
 from helpers.models.batching import run_halving
+from helpers.models.forward import resumed
 from helpers.models.hooks import OnOutput, input_hooks, output_hooks, record
 
 ROWS = 1024  # of one pass of integrated gradients, which takes layers in groups
@@ -173,3 +174,81 @@ def embedding_deviation(lm: LanguageModel) -> float:
     embedding = lm.module(lm.layout.architecture.embedding)
     with torch.no_grad():
         return float(embedding(sampled_ids).float().std())
+
+
+class CausalTrace(NamedTuple):
+    """Where the answer comes back: the probabilities of one sentence's answer in three kinds of runs."""
+
+    clean: float  # without noise
+    noised: float  # with noise on the subject's embeddings
+    restored: (
+        Tensor  # with noise, and one token's clean state at one layer's entry [tokens, layers]
+    )
+
+
+@torch.no_grad()
+def causal_trace(
+    lm: LanguageModel, query: Query, *, samples: int = 10, scale: float, seed: int = 0
+) -> CausalTrace:
+    """Restore each hidden state of one sentence by itself, as in Meng et al. 2022 (Figure 1e).
+
+    The subject's embeddings get noise of standard deviation ``scale``; then the state that enters one layer
+    at one token is exchanged for that of the run without noise. Probabilities are means over ``samples`` of
+    the noise, the same ones at every token and layer.
+    """
+    if lm.masked:
+        raise LocatorError("a trace by token needs a causal model, whose tokens see no later ones")
+    if query.subject is None:
+        raise LocatorError(f"sentence {query.text!r} has no subject; give one, it gets the noise")
+    start, end = query.subject
+    batch = slot_batch(lm, [query])
+    token_count = batch.ids.shape[1]
+    block_names = [lm.layout.block(layer) for layer in range(lm.layout.blocks)]
+    generator = torch.Generator().manual_seed(seed)
+    noise = scale * torch.randn(samples, end - start, lm.layout.hidden_size, generator=generator)
+
+    def corrupt(_: Tensor, embeddings: Tensor) -> Tensor:
+        corrupted = embeddings.clone()
+        corrupted[:, start:end] += noise.to(embeddings.device, embeddings.dtype)
+        return corrupted
+
+    noised_batch = _repeated(batch, samples)
+    clean_probability = _answer_probabilities(lm, batch, query)
+    with record(lm, inputs=block_names) as clean_states:  # [1, tokens, hidden] each
+        slot_logits(lm, batch)
+    with output_hooks(lm, {lm.layout.architecture.embedding: corrupt}):
+        noised_probability = _answer_probabilities(lm, noised_batch, query)
+        with record(lm, inputs=block_names) as noised_states:  # [samples, tokens, hidden] each
+            slot_logits(lm, noised_batch)
+
+    # Rows [token · samples, (token + 1) · samples) restore that token; all begin at the layer.
+    row_count = token_count * samples
+    rows = torch.arange(row_count, device=batch.ids.device)
+    tokens = rows // samples
+    restored_batch = _repeated(batch, row_count)
+    by_layer = []
+    for layer, block_name in enumerate(block_names):
+        entering = noised_states[block_name].repeat(token_count, 1, 1)
+        entering[rows, tokens] = clean_states[block_name][0, tokens]
+        with resumed(lm, layer, entering):
+            probabilities = _answer_probabilities(lm, restored_batch, query)
+        by_layer.append(probabilities.view(token_count, samples).mean(1))
+    return CausalTrace(
+        float(clean_probability), float(noised_probability.mean()), torch.stack(by_layer, dim=1)
+    )
+
+
+def _repeated(batch: SlotBatch, count: int) -> SlotBatch:
+    """One sentence's batch with its row repeated."""
+    return replace(
+        batch,
+        ids=batch.ids.expand(count, -1),
+        positions=batch.positions.expand(count, -1),
+        visible=batch.visible.expand(count, -1, -1),
+        slots=batch.slots.expand(count),
+    )
+
+
+def _answer_probabilities(lm: LanguageModel, batch: SlotBatch, query: Query) -> Tensor:
+    """The probability of the query's answer in each row."""
+    return slot_logits(lm, batch).softmax(1)[:, query.required_target]

@@ -33,7 +33,7 @@ CHAPTERS = {
     "04": ("peak.ablation_figures", "costs.figures"),
     "05": ("klob.figures",),
     "06": ("thinkedit.figures", "thinkedit.case"),
-    "07": ("peak.figures", "explorer.one_edit"),
+    "07": ("explorer.one_edit",),
     "08": ("behaviour.figures",),
     "09": ("comparison.figures", "gates.figures"),
     "10": ("lifelong.figures",),

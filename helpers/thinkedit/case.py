@@ -87,7 +87,7 @@ def looks_by_share(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[
     Of an edge with several facts that of the most probable known one. An edge that was never known is drawn
     as such.
     """
-    looks = {}
+    looks: dict[Edge, LinkLook] = {}
     facts_by_item = fact_probabilities[fact_probabilities["case_id"] == edit.case_id].set_index(
         "item"
     )
@@ -96,9 +96,10 @@ def looks_by_share(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[
         edge = (comparable(fact.subject), comparable(fact.object))
         scores = facts_by_item.loc[item]
         looks.setdefault(edge, LOOKS["unknown"])
-        if scores["known_before"] and scores["before"] > probability_of_edge.get(edge, 0.0):
-            probability_of_edge[edge] = scores["before"]
-            share_left = scores["after"] / scores["before"]
+        before = float(scores["before"])
+        if scores["known_before"] and before > probability_of_edge.get(edge, 0.0):
+            probability_of_edge[edge] = before
+            share_left = float(scores["after"]) / before
             least_share = max(least for least in _LOOKS_OF_SHARES if share_left >= least)
             looks[edge] = _LOOKS_OF_SHARES[least_share]
     return looks

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from helpers import UserError
 from helpers.locating import attribution
-from helpers.locating.attribution import embedding_deviation, integrated_gradients
+from helpers.locating.attribution import causal_trace, embedding_deviation, integrated_gradients
 from helpers.locating.locators import (
     ActivationMagnitude,
     CausalTracing,
@@ -228,6 +229,63 @@ def test_causal_tracing(any_model: LanguageModel, queries: list[Query]) -> None:
             output = clean(any_model, query, layer)[1][stop - 1]
             values = [traced_probability(any_model, query, s, (layer, output)) for s in noise]
             assert row[layer] == pytest.approx(np.mean(values) - base, rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3"])
+def test_a_trace_restores_one_state_at_a_time(name: str, tiny: Tiny) -> None:
+    """Each value is that of a plain run with hooks on the embedding and on one block's input."""
+    lm = tiny(name)
+    (query,) = encode(lm, SENTENCES[:1])
+    assert query.subject is not None
+    start, end = query.subject
+    trace = causal_trace(lm, query, samples=2, scale=0.5, seed=3)
+    noise = 0.5 * torch.randn(
+        2, end - start, lm.layout.hidden_size, generator=torch.Generator().manual_seed(3)
+    )
+    blocks = [lm.module(lm.layout.block(layer)) for layer in range(lm.layout.blocks)]
+    entering: list[torch.Tensor] = []
+
+    def run(sample: int | None, restored: tuple[int, int] | None) -> float:
+        handles = []
+        if sample is not None:
+
+            def corrupt(module: nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
+                output = output.clone()
+                output[:, start:end] += noise[sample]
+                return output
+
+            embedding = lm.module(lm.layout.architecture.embedding)
+            handles.append(embedding.register_forward_hook(corrupt))
+        if restored is not None:
+            layer, token = restored
+
+            def restore(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[object, ...]:
+                states = inputs[0].clone()
+                states[:, token] = entering[layer][:, token]
+                return states, *inputs[1:]
+
+            handles.append(blocks[layer].register_forward_pre_hook(restore))
+        with torch.no_grad():
+            logits = lm.network(torch.tensor([query.ids])).logits[0, query.slot]
+        for handle in handles:
+            handle.remove()
+        return float(logits.softmax(-1)[query.required_target])
+
+    handles = [
+        block.register_forward_pre_hook(lambda module, inputs: entering.append(inputs[0].clone()))
+        for block in blocks
+    ]
+    assert trace.clean == pytest.approx(run(None, None), rel=1e-4)
+    for handle in handles:
+        handle.remove()
+    assert trace.noised == pytest.approx(np.mean([run(s, None) for s in range(2)]), rel=1e-4)
+    assert trace.restored.shape == (len(query.ids), len(blocks))
+    for layer in range(len(blocks)):
+        for token in (start, end - 1, len(query.ids) - 1):
+            plain = np.mean([run(sample, (layer, token)) for sample in range(2)])
+            assert float(trace.restored[token, layer]) == pytest.approx(plain, rel=1e-3, abs=1e-7)
+    with pytest.raises(LocatorError, match="has no subject"):
+        causal_trace(lm, replace(query, subject=None), scale=1.0)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "llama", "gemma3"])

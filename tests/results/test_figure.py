@@ -156,7 +156,7 @@ def test_the_command_takes_options_and_refuses_others(tmp_path, monkeypatch):
     run = CliRunner().invoke
     drawn_figure = run(app, ["figure", "05_evaluation", "--model", "gemma3-270m", "--k", "0.05"])
     assert drawn_figure.exit_code == 0, drawn_figure.output
-    name = "05_evaluation_gemma3-270m_klob-mini_k-0.05.png"
+    name = "05_evaluation_model-gemma3-270m_k-0.05.png"
     assert [path.name for path in tmp_path.glob("*.png")] == [name]
     refused = run(app, ["figure", "05_layers", "--model", "gemma3-270m"])
     assert refused.output == "error: 05_layers takes no --model; it takes no option\n"

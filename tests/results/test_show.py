@@ -55,13 +55,13 @@ def test_showing_a_figure_saves_it_shows_it_and_closes_it(displayed, monkeypatch
     monkeypatch.delenv("HELPERS_FIGURES", raising=False)
     monkeypatch.setattr(paths, "RUNS", tmp_path)
     plt.close("all")
-    show("05_rsim", 0.6, 0.2, title="a fact")
-    assert {path.name for path in tmp_path.rglob("*.*")} == {"05_rsim.png", "05_rsim.svg"}
+    show("05_neurons", [np.array([0, 1]), np.array([1, 5])], (2, 4), title="a fact")
+    assert {path.name for path in tmp_path.rglob("*.*")} == {"05_neurons.png", "05_neurons.svg"}
     assert f"/{RUNS.name}/" in (REPOSITORY / ".gitignore").read_text().split()
     (output, options), (caption, _) = displayed
     assert set(output) == {"image/png", "text/plain"}
     assert options["metadata"]["image/png"]["width"] == 660
-    assert "RSim as the ratio of two distances" in caption["text/markdown"]
+    assert "how many wordings of one fact share them" in caption["text/markdown"]
     assert plt.get_fignums() == []
 
 

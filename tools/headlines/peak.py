@@ -32,7 +32,13 @@ from helpers.peak.records import contradictions, load_peak
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
 from helpers.results.statistics import LEVEL, Estimate, holm, interval, paired, share_interval
-from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, in_points
+from helpers.results.text import (
+    INCONCLUSIVE,
+    Evidence,
+    corrected_verdicts,
+    in_points,
+    published_table,
+)
 from tools.headlines.headline import Headline, UnsupportedError, holds
 
 SMALL = "SmolLM2-135M-Instruct (4-bit weights, dequantised)"
@@ -64,16 +70,17 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
     return Headline(
         "01",
         "A successful edit can ruin its neighbours",
-        "ROME appends an answer to a fact, and most of the correct ones are forgotten (AFF); APP reduces"
-        " this. The notebook follows one fact; the numbers are means over many.",
+        "ROME, here in fifteen lines, appends an answer to a fact; most of the correct ones are then"
+        " forgotten (AFF), and false ones related to the new answer rise (ANF). APP reduces both.",
         (
             ("new answer written, ROME (ES)", _cell(metrics, "ROME", "ES")),
             ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
             ("forgotten with APP", _cell(metrics, "ROME+APP", "AFF_hard")),
+            ("noise from false answers, ROME (ANF)", _cell(metrics, "ROME", "ANF_hard")),
         ),
         "01_one_record",
-        f"Figure: one packaged fact, {SMALL}. Numbers: {official}. Not shown: larger models, and"
-        " whether this fact is typical.",
+        f"Figure: one packaged fact, typical of the official ones, {SMALL}. Numbers: {official}. Not shown:"
+        " larger models.",
     )
 
 
@@ -89,13 +96,23 @@ def _construction() -> Headline:
     answers = counterfactual["correct_kept"].sum() / asked
     funnel = tables["funnel"].set_index(["set", "step"])["left"]["PEAK-CF"]
     fit, within = funnel["locality prompts"], funnel["within the relation's share"]
+    published = archive("construction").get("official").tables["contradictions"]
+    wrong = published[published["set"] == "peak-cf"].set_index("kind")["count"]
+    overlapping = wrong["correct answer among hard false"]
+    counts = published_table("peak_table_2").query("dataset == 'peak-cf' and metric == 'records'")
+    official_records = int(counts["value"].item())
     return Headline(
         "02",
-        "The benchmark can be rebuilt from triples",
-        "Openly licensed facts become records in PEAK's form. No record has an answer that is both correct"
-        f" and false. Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most"
-        " have too few answers, and of those that fit we keep at most ten per relation.",
+        f"{overlapping} published records have a correct answer among the false ones; rebuilt from triples,"
+        " none has",
+        "Openly licensed facts become records in PEAK's form, with lists that exclude each other."
+        f" Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most have too few"
+        " answers, and of those that fit we keep at most ten per relation.",
         (
+            (
+                "published records (PEAK-CF) whose appended answer is among the hard false ones",
+                f"{wrong['appended answer among hard false']} of {official_records:,}",
+            ),
             ("facts that fit, kept by the limit for each relation", f"{within:,} of {fit:,}"),
             ("of these, records that the model knows", _percent(passed)),
             ("their correct answers that it knows", f"{100 * answers:.0f} % (n = {asked:,})"),

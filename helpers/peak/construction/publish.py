@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers import UserError, models
@@ -130,53 +129,61 @@ def publication(params: Mapping[str, Any]) -> Publication:
     needs=("funnel",),
 )
 def construction_funnel(run: Run) -> Figure:
-    """Facts left after each step, a panel for each set of records, the two largest losses in colour."""
+    """The share of facts that each step of the construction keeps, for each set of records."""
     by_set = run.tables["funnel"].groupby("set", sort=False)
-    funnels = {str(set_name): funnel for set_name, funnel in by_set}
-    most_facts = run.tables["funnel"]["left"].max()
-    size = (7.2, 0.26 * max(map(len, funnels.values())) + 1.3)
-    fig, panels = plt.subplots(1, len(funnels), figsize=size, sharex=True, squeeze=False)
-    for axes, (set_name, funnel) in zip(panels[0], funnels.items(), strict=True):
-        _draw_funnel(axes, funnel)
-        axes.set(
-            xscale="log", xlim=(1, 12 * most_facts), title=set_name, xlabel="facts left (log scale)"
-        )
-    set_name, funnel = next(iter(funnels.items()))
-    source = run.about.source
-    source_words = (
-        f"{source['facts']} facts, {source['model']}, {source['dtype']} on {source['device']}"
-    )
-    note = f"{source_words}, rule {source['rule']}\nIn colour: the two steps that keep least"
-    return with_caption(fig, _losses_in_words(set_name, funnel), note)
-
-
-def _largest_losses(funnel: pd.DataFrame) -> list[int]:
-    """Rows of the two steps that keep the smallest share of what was there before."""
-    facts_left = funnel["left"].to_numpy()
-    share_left = facts_left[1:] / np.maximum(facts_left[:-1], 1)
-    return sorted(int(step_index) + 1 for step_index in np.argsort(share_left, kind="stable")[:2])
-
-
-def _draw_funnel(axes: Axes, funnel: pd.DataFrame) -> None:
-    """Facts left after each step, from top to bottom, the two largest losses in colour."""
-    heights = np.arange(len(funnel))[::-1]
-    facts_left = funnel["left"].to_numpy()
-    losses = _largest_losses(funnel)
-    axes.plot(facts_left, heights, color="0.6", marker="o", zorder=2)
-    axes.plot(facts_left[losses], heights[losses], "o", color=PALETTE[3], zorder=3)
-    for height, count in zip(heights, facts_left, strict=True):
-        axes.text(1.7 * max(count, 1), height, f"{count:,}", va="center")
-    axes.set_yticks(heights, funnel["step"], fontsize=8)
+    shares_by_set = {str(set_name): _shares_kept(funnel) for set_name, funnel in by_set}
+    steps = _steps_of_all(list(shares_by_set.values()))
+    fig, axes = plt.subplots(figsize=(6.8, 0.36 * len(steps) + 1.2))
     axes.grid(axis="y", visible=False)
+    for set_index, (set_name, shares) in enumerate(shares_by_set.items()):
+        aside = 0.36 * (set_index - (len(shares_by_set) - 1) / 2)
+        heights = np.array([steps.index(step) for step in shares["step"]]) + aside
+        percent = 100 * shares["kept"]
+        bars = axes.barh(heights, percent, 0.34, color=PALETTE[set_index], label=set_name)
+        axes.bar_label(bars, [f"{count:,}" for count in shares["left"]], padding=2, fontsize=7)
+    axes.set_yticks(range(len(steps)), steps, fontsize=8)
+    axes.set(ylim=(len(steps) - 0.5, -0.5), xlim=(0, 112), xlabel="facts kept at this step, %")
+    if len(shares_by_set) > 1:
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    source = run.about.source
+    first_set, first_shares = next(iter(shares_by_set.items()))
+    first_counts = ", ".join(
+        f"{funnel['left'].iloc[0]:,} ({set_name})" for set_name, funnel in by_set
+    )
+    footer = (
+        f"at the bars: facts left, of {first_counts} in the {source['facts']} facts; last steps:"
+        f" {source['model']}, rule {source['rule']}"
+    )
+    return with_caption(fig, _losses_in_words(first_set, first_shares), footer)
 
 
-def _losses_in_words(set_name: str, funnel: pd.DataFrame) -> str:
-    """The two steps at which a set loses most, each with the facts before and after it."""
-    losses = []
-    for step_index in _largest_losses(funnel):
-        before, after = funnel["left"].iloc[[step_index - 1, step_index]]
-        losses.append(f"“{funnel['step'].iloc[step_index]}” ({before:,} → {after:,})")
-    return f"{set_name} loses the largest shares at {' and '.join(losses)}"
+def _shares_kept(funnel: pd.DataFrame) -> pd.DataFrame:
+    """Each step after the first with the facts left, and ``kept``, their share of those before it."""
+    facts_before = funnel["left"].shift().clip(lower=1)
+    return funnel.assign(kept=funnel["left"] / facts_before).iloc[1:]
+
+
+def _steps_of_all(shares_of_sets: Sequence[pd.DataFrame]) -> list[str]:
+    """The steps of all sets, each after the one that it follows in the set which has it first."""
+    steps: list[str] = []
+    for shares in shares_of_sets:
+        position = 0
+        for step in shares["step"]:
+            if step not in steps:
+                steps.insert(position, step)
+            position = steps.index(step) + 1
+    return steps
+
+
+def _losses_in_words(set_name: str, shares: pd.DataFrame) -> str:
+    """The two steps at which a set keeps the smallest shares."""
+    smallest = shares.nsmallest(2, "kept").sort_index()
+    losses = [
+        # A line does not end before the percent sign.
+        f"“{step}” keeps {100 * share:.0f}\u00a0%"
+        for step, share in zip(smallest["step"], smallest["kept"], strict=True)
+    ]
+    return f"Where {set_name} loses most facts: {', '.join(losses)}"
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:

@@ -63,10 +63,14 @@ def test_the_funnel_shows_the_stored_numbers(tmp_path):
     funnel = pd.DataFrame(rows, columns=["set", "step", "left"])
     Archive(tmp_path / "construction").put("ours_m", {"funnel": funnel}, About(source))
     drawn = published_figures(tmp_path, chapter="02")["02_funnel_ours_m"].draw()
-    left, right = drawn.axes
-    assert left.lines[0].get_xdata().tolist() == [900, 40, 2]
-    assert [text.get_text() for text in right.texts] == ["900"]
-    assert "CF loses the largest shares at “enough” (900 → 40)" in drawn.get_suptitle()
+    (axes,) = drawn.axes
+    bars_of_cf, bars_of_t = axes.containers
+    assert [bar.get_width() for bar in bars_of_cf] == pytest.approx([100 * 40 / 900, 5])
+    assert len(bars_of_t) == 0  # it has one step
+    assert [text.get_text() for text in axes.texts] == ["40", "2"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["enough", "known"]
+    title = drawn.get_suptitle().replace("\u00a0", " ").replace("\n", " ")
+    assert title == "Where CF loses most facts: “enough” keeps 4 %, “known” keeps 5 %"
     plt.close(drawn)
 
 
@@ -82,3 +86,8 @@ def test_every_size_acts_on_the_set_that_its_comment_names():
     both = settings_of({**quick, "random_false": 8, "paraphrases": 1, "most_locality": 3})[:2]
     for settings in both:
         assert (settings.random_false, settings.paraphrases, settings.locality) == (8, 1, (1, 3))
+
+
+def test_steps_of_several_sets_keep_the_order_of_each():
+    funnels = [pd.DataFrame({"step": list(steps)}) for steps in ("abd", "acbe")]
+    assert publishing._steps_of_all(funnels) == ["a", "c", "b", "e", "d"]
