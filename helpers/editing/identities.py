@@ -198,11 +198,11 @@ def ultraedit_orthogonal_tokens(_: LanguageModel) -> float:
     )
 
 
-def _memit_on_model(lm: LanguageModel, **settings: bool) -> Memit:
+def _memit_on_model(lm: LanguageModel, *, accumulate: bool = False) -> Memit:
     """MEMIT at the first layer of a model, with the unit matrix as its second moment."""
     moment = torch.eye(lm.layout.intermediate_size)
     moments = {0: SecondMoment(moment, 100, 0, lm.fingerprint, "made up")}
-    hyperparameters = MemitHyperparameters(**_VECTOR, mom2_update_weight=2.0, **settings)
+    hyperparameters = MemitHyperparameters(**_VECTOR, mom2_update_weight=2.0, accumulate=accumulate)
     return Memit(lm, hyperparameters, _CONTEXTS, moments)
 
 
