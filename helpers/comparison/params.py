@@ -53,7 +53,7 @@ class ComparisonParams(NotebookParams):
 
     def run_behind(self) -> RunBehind:
         """The run of notebook 03, 06 or 08 that is published, next to the one of its model and data."""
-        names = ("model", "dtype", "device", "preset", "corpus", "seed")
+        names = ("model", "dtype", "device", "dequantise", "preset", "corpus", "seed")
         values: dict[str, Any] = {name: self.values[name] for name in names}
         values["published"] = []
         label = HALF_SHOWN if self.values["shown_half"] else FURTHER_EDITORS

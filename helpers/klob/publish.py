@@ -25,7 +25,7 @@ from helpers.results.store import ResultsStore, settings_key
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
-    loading_options = {name: params[name] for name in ("dtype", "device", "masked")}
+    loading_options = {name: params[name] for name in ("dtype", "device", "masked", "dequantise")}
     lm = load(params["model"], **loading_options)
     count_by_subtask = dict(
         zip(SCHEMAS, (count or None for count in params["counts"]), strict=True)

@@ -27,7 +27,12 @@ _TYPES = {
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The runs that the parameters of notebook 10 ask for; what they will cost is printed first."""
-    lm = load(params["model"], dtype=params["dtype"], device=params["device"])
+    lm = load(
+        params["model"],
+        dtype=params["dtype"],
+        device=params["device"],
+        dequantise=params["dequantise"],
+    )
     plan = LifelongPlan.of(params)
     runs = plan.runs(lm)
     print("CPU minutes of SmolLM2's measured costs, in proportion to the model's parameters:")

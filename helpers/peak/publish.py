@@ -38,7 +38,12 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
-    lm = models.load(params["model"], dtype=params["dtype"], device=params["device"])
+    lm = models.load(
+        params["model"],
+        dtype=params["dtype"],
+        device=params["device"],
+        dequantise=params["dequantise"],
+    )
     data = load_peak(
         params["dataset"],
         strict_lists=params["strict_lists"],

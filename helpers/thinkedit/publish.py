@@ -32,7 +32,12 @@ from helpers.thinkedit.shown import split_graphs
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
-    lm = load(params["model"], dtype=params["dtype"], device=params["device"])
+    lm = load(
+        params["model"],
+        dtype=params["dtype"],
+        device=params["device"],
+        dequantise=params["dequantise"],
+    )
     edits: Sequence[EditedGraph] = load_edited_graphs(params["benchmark"])
     probes_shown: Mapping[int, Sequence[TrainingProbe]] = {}
     if params["shown_half"]:

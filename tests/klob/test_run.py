@@ -185,6 +185,7 @@ def test_every_locator_has_a_name() -> None:
 
 PARAMS = {
     **{"dtype": "float32", "device": "cpu", "source": "klob-mini", "seed": 0, "masked": False},
+    "dequantise": False,
     **{"counts": [3, 2, 2], "permutations": 9, "edited_facts": 2, "model": "tiny"},
     **{"preset": "tuned", "corpus": "self", "locators": ["activation"]},
 }

@@ -19,6 +19,9 @@ from helpers.cli import app
 from helpers.doctor import needs_of_file
 from helpers.facts import Fact, edit_facts
 from helpers.models.architectures import ModelError
+from helpers.params import read_params
+from helpers.paths import NOTEBOOKS
+from helpers.values import PARAMS_CLASSES
 
 SQUARE = 8  # rows and columns of a matrix that share a scale
 LARGEST_CODE = 448.0  # of eight bits, four of them the exponent
@@ -137,6 +140,19 @@ def test_the_doctor_tells_of_codes_before_a_run(folders, tmp_path):
 
     assert "stores weights as codes of fp8" in problems_with(codes)
     assert "codes" not in problems_with(numbers).replace(str(numbers), "")
+
+
+@pytest.mark.parametrize("notebook", sorted(PARAMS_CLASSES))
+def test_every_params_file_takes_the_option(notebook, tmp_path):
+    file = tmp_path / f"{notebook}.yaml"
+    file.write_text("dequantise: true\n")
+    assert read_params(file)["dequantise"] is True
+    if notebook == "09_editors":  # which loads no model of its own
+        return
+    cells = json.loads((NOTEBOOKS / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    loading = "models.load(model, dtype=dtype, device=device, dequantise=dequantise)"
+    assert sum(loading in source for source in sources) == 1
 
 
 @pytest.mark.parametrize("quant_method", ["gptq", "awq", "hqq", "torchao"])
