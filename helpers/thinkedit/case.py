@@ -88,13 +88,12 @@ def looks_by_share(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> dict[
     as such.
     """
     looks: dict[Edge, LinkLook] = {}
-    facts_by_item = fact_probabilities[fact_probabilities["case_id"] == edit.case_id].set_index(
-        "item"
-    )
+    of_edit = fact_probabilities[fact_probabilities["case_id"] == edit.case_id]
+    facts_by_item = of_edit.set_index("item").to_dict("index")
     probability_of_edge: dict[Edge, float] = {}
     for item, fact in enumerate(edit.facts):
         edge = (comparable(fact.subject), comparable(fact.object))
-        scores = facts_by_item.loc[item]
+        scores = facts_by_item[item]
         looks.setdefault(edge, LOOKS["unknown"])
         before = float(scores["before"])
         if scores["known_before"] and before > probability_of_edge.get(edge, 0.0):
