@@ -92,3 +92,13 @@ def test_only_chains_that_remain_are_drawn_and_the_direct_link(edits, facts):
     assert figure.get_suptitle() == "After ROME 1 of 3 chains still lead from Ada to Rome"
     labels = {line.get_label() for line in axes.lines}
     assert labels == {"lost", "known after the edit"}
+
+
+def test_links_look_by_the_share_that_is_left(edits, facts):
+    """The direct fact is gone, half of the friend is left, and the friend's home was never known."""
+    looks = case.looks_by_share(edits[0], facts)
+    assert [looks[edge].label for edge in (("ada", "rome"), ("ada", "bo"), ("bo", "rome"))] == [
+        "less than a tenth",
+        "half or more left",
+        "never known",
+    ]
