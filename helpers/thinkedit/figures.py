@@ -291,10 +291,8 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
     grid[0].set_ylabel("later links known")
     _legend(fig, grid)
     app_words = _words_on_app(runs_by_size)
-    note = (
-        f"share of the links known before; with an interval over {', '.join(counts_in_words)} edits"
-    )
-    footer = _footer(runs_by_size, note, *app_words)
+    note = "share of the links known before; first links: facts about the edited subject"
+    footer = _footer(runs_by_size, note, *app_words, counts=counts_in_words)
     return style.with_caption(fig, _two_ways_in_words(estimates_by_model), footer)
 
 
