@@ -348,7 +348,7 @@ def _slopes_in_words(our_metrics: Runs) -> str:
     )
     fewer_paraphrases = sum(change < 0 for change in changes["GS"])
     if 2 * fewer_paraphrases > len(changes["GS"]):
-        return f"{damage_words}; with most of them edits hold for fewer paraphrases"
+        return f"{damage_words}; in the sample most hold for fewer paraphrases"
     return damage_words
 
 

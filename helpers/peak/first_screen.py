@@ -111,7 +111,7 @@ def typical_edit(run: Run) -> Figure:
     correct_count = len(answers.query("list == 'correct'"))
     finding = (
         f"ROME writes “{record.target_new}”: {lost_without} of {correct_count} correct answers lose nine"
-        f" tenths or more; with APP {lost_with}"
+        f" tenths or more a token; with APP {lost_with}"
     )
     caption = (
         f"“{record.edit_prompt} …”; {run.about.source['model']}; the record nearest to the means of the"
@@ -138,6 +138,6 @@ def _draw_answers(axes: Axes, answers: pd.DataFrame) -> None:
     axes.set_yticks(heights, [without_mathematics(answer) for answer in answers["answer"]])
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(answers) - 0.3)
-    axes.set_xlabel("probability of the answer (log scale)")
+    axes.set_xlabel("probability a token (geometric mean over the answer's tokens, log scale)")
     axes.grid(axis="y", visible=False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))

@@ -26,7 +26,7 @@ from helpers.thinkedit.modes import SEQUENTIAL
 from helpers.thinkedit.tables import is_recalled, model_of, terms_of_runs
 
 _BARS = "; bars: 95 % intervals over edits"
-_TICKS_OF_SHARES = (0, 0.01, 0.1, 0.25, 0.5, 1)
+_TICKS_OF_SHARES = (0, 0.1, 0.25, 0.5, 1)
 _SQUARE_ROOT_SCALE = (
     lambda value: np.maximum(value, 0) ** 0.5,
     np.square,

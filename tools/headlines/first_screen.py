@@ -40,7 +40,7 @@ def caption_of_figure() -> str:
     return (
         f"*A typical edit of SmolLM2-135M: ROME appends “{record.target_new}” to “{record.edit_prompt} …”"
         f" and {lost_without} of its {correct_count} correct answers lose nine tenths of their probability"
-        f" or more, with APP {lost_with}.*"
+        f" a token or more; with APP only {lost_with} does.*"
     )
 
 
@@ -61,9 +61,9 @@ def findings_lines() -> str:
         raise UnsupportedError("other facts about the subject are not more damaged than the rest")
     return "\n".join(
         [
-            f"- **An edit writes its answer and forgets the others.** ROME writes {in_points(success)} % of"
-            f" the new answers (ES, n = {success.n}) and forgets the question's other correct ones: AFF"
-            f" {in_points(forgetting)} of 100 (n = {forgetting.n}).",
+            f"- **An edit writes its answer and forgets the others.** ROME makes {in_points(success)} % of"
+            f" the new answers more probable than a correct one (ES, n = {success.n}) and forgets the"
+            f" question's other correct ones: AFF {in_points(forgetting)} of 100 (n = {forgetting.n}).",
             f"- **APP saves answers and costs text.** It lowers that forgetting by"
             f" {in_points(saved.difference)} points (n = {saved.difference.n}), but generated text names the"
             f" new answer after {named_with_app:.0f} instead of {named:.0f} % of the edits:"

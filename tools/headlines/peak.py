@@ -187,7 +187,8 @@ def _ablations() -> Headline:
         "APP protects more when it sees the whole list, and plain targets do not replace it",
         "With all correct answers as targets, weighted as a mean, ROME, MEMIT, FT-M and MEND lose most of"
         " their success. Weighted as a sum, they leave more noise than APP (pooled over the four editors;"
-        " inconclusive for each alone), but forget no more. Each objective of APP has its own effect.",
+        " inconclusive for each alone), but we find no more forgetting. Each objective of APP matters for"
+        " at least one editor.",
         (
             ("success that targets as a mean cost, ROME (ES)", _points(targets)),
             ("more noise than APP, targets as a sum, pooled (ANF)", _points(noise)),
@@ -242,8 +243,8 @@ def _generated_text() -> Headline:
         "08",
         "Most edits succeed by probability, far fewer appear in generated text, and APP lowers this further",
         "ES asks whether the new answer is above the least probable correct one; a text follows the most"
-        " probable tokens. APP costs more in text than in ES. P(o*), the new answer's probability, predicts"
-        " which edits are generated, and ES barely does.",
+        " probable tokens. On SmolLM2 APP costs more in text than in ES. P(o*), the new answer's probability,"
+        " predicts which edits are generated, and ES barely does.",
         (
             ("ROME's edits that succeed by probability (ES)", _percent(success)),
             ("ROME's edits that greedy free text names", _percent(named)),
