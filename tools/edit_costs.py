@@ -80,7 +80,8 @@ def main(  # noqa: PLR0913 - the options of a command
     for method in methods:
         editor = build_editor(method, lm, preset=preset, corpus=corpus, seed=seed)
         costs = costs_of(editor, requests)
-        rows.append({"method": method, **costs._asdict()})
+        machine = {"machine": platform.machine(), "threads": torch.get_num_threads()}
+        rows.append({"method": method, **costs._asdict(), **machine})
         settings[method] = editor.settings()
         print(method, costs)
     name = run_name(lm.name, data.name)
@@ -89,8 +90,7 @@ def main(  # noqa: PLR0913 - the options of a command
     if stored is not None:
         earlier = stored.tables[COSTS]
         table = pd.concat([earlier[~earlier["method"].isin(methods)], table], ignore_index=True)
-    machine = {"machine": platform.machine(), "threads": torch.get_num_threads()}
-    about = About(run.settings({}), settings, machine)
+    about = About(run.settings({}), settings)
     print(archive("edit_costs").put(name, {COSTS: table}, about))
 
 

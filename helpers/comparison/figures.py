@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from helpers import UserError
 from helpers.comparison.measures import (
     GRAPHS,
     LISTS,
@@ -77,6 +78,11 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     model_names = [
         name for name in models_of(rows) if any(_points(rows, name, front) for front in FRONTS)
     ]
+    if not model_names:
+        raise UserError(
+            f"{', '.join(sorted(names))}: no editor has both measures of a panel stored; publish notebook"
+            " 08's run, or one of what the model recalls"
+        )
     fig, panels = plt.subplots(
         len(model_names), len(FRONTS), figsize=(7.6, 2.7 * len(model_names) + 1.2), squeeze=False
     )

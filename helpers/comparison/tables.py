@@ -105,7 +105,8 @@ def short_table(rows: Rows, main_model: str) -> pd.DataFrame:
         cells["n"] = str(row.records)
         if DEEP in row.estimates:
             cells["deep"] = f"{row.estimates[DEEP].mean:.2f}"
-            cells["CKP"] = f"{row.estimates['CKP'].mean:.2f}"
+            if "CKP" in row.estimates:  # undefined where no fact of another subject was known
+                cells["CKP"] = f"{row.estimates['CKP'].mean:.2f}"
             cells["m"] = str(row.estimates[DEEP].n)
         short_rows[method_label(key.method), key.model] = cells
     table = pd.DataFrame.from_dict(

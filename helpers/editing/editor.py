@@ -189,6 +189,7 @@ class Memoised(Editor):
 
     def __post_init__(self) -> None:
         self.lm, self.app, self.icd = self.base.lm, self.base.app, self.base.icd
+        self.targets = self.base.targets
         self.name, self.hyperparameters = self.base.name, self.base.hyperparameters
 
     def as_trained(self, request: EditRequest) -> EditRequest:

@@ -230,7 +230,7 @@ def test_a_run_behind_is_of_the_notebook_that_scores_it():
     text = behind(measured="text", methods=["lora"])
     assert (text.notebook_name, text.values["scorers"]) == ("08_generated_text", ["lora"])
     ability = behind(measured="ability", methods=["lora"])
-    assert (ability.values["ability"], ability.values["editors"]) == (["lora"], [])
+    assert (ability.values["ability"], ability.values["scorers"]) == (["lora"], [])
     graphs = behind(dataset="recalled-smollm2-135m", records=3, shown_half=True)
     assert graphs.notebook_name == "06_thinkedit_case_study"
     assert (graphs.values["benchmark"], graphs.values["first"]) == ("recalled-smollm2-135m", 3)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.editing.editor import with_memo
+from helpers.editing.editor import Memoised, with_memo
 from helpers.editing.vector import VectorEditor
 from tests.editing.conftest import assert_same
 
@@ -111,3 +111,8 @@ def test_two_models_share_nothing_in_one_memo(tiny, make_editor, requests) -> No
                 expected, _ = by_itself.contents()
                 for tensor_name, tensor in tensors.items():
                     torch.testing.assert_close(tensor, expected[tensor_name])
+
+
+def test_what_shares_edits_is_named_as_its_editor(tiny, make_editor):
+    editor = replace(make_editor("ft-m", tiny("llama")), targets="all")
+    assert Memoised(editor, {}).method == editor.method == "ft-m+all"
