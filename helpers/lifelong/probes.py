@@ -258,7 +258,8 @@ class ProbedModel:
         recognised = edit.recognised(self.lm, [question.prompt for question in questions])
         rows = []
         for number, (_, scores_of_question) in enumerate(scores.groupby("question")):
-            is_right = scores_of_question["mean"].to_numpy().argmax() == 0
+            means = scores_of_question["mean"].to_numpy()
+            is_right = (means[0] > means[1:]).all()  # never where a mean is NaN
             fired = np.nan if recognised is None else float(recognised[number].entry >= 0)
             rows.append({"item": number, "right": bool(is_right), "fired": fired})
         return pd.DataFrame(rows)
