@@ -78,7 +78,8 @@ def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
     """A measure of one method after so many edits, with its 95 % interval by unit; NaN where there is none.
 
     Retention is the share of the sampled requests that were written right after their turn and still are;
-    perplexity is exp of the mean change of the loss; of matrices the largest counts.
+    perplexity is exp of the mean change of the loss, infinite where a window's is no number; of matrices the
+    largest counts.
     """
     at_checkpoint = measures[measures["edits"] == edits]
 
@@ -91,7 +92,10 @@ def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
         made = values_of("made")
         return interval(values_of("now")[made == 1.0], METRICS[measure].kind)
     if measure == "perplexity":
-        change = mean_interval(values_of("text"))
+        changes = _loss_changes(values_of("text"))
+        if np.isinf(changes).any():
+            return Estimate(float("inf"), float("nan"), float("nan"), len(changes))
+        change = mean_interval(changes)
         mean, low, high = np.exp([change.mean, change.low, change.high])
         return Estimate(float(mean), float(low), float(high), change.n)
     values = values_of(measure).dropna()
@@ -121,15 +125,21 @@ def collapse(measures: pd.DataFrame) -> int:
     was_bad = False
     for edits in sorted(set(table["edits"]) - {0}):
         at_checkpoint = table[table["edits"] == edits]
-        text_changes = at_checkpoint.loc[at_checkpoint["measure"] == "text", "value"]
+        is_text = at_checkpoint["measure"] == "text"
+        text_changes = _loss_changes(at_checkpoint.loc[is_text, "value"])
         latest = at_checkpoint.loc[at_checkpoint["measure"] == "at once", "value"]
-        is_bad = len(text_changes) > 0 and not text_changes.mean() <= np.log(MOST_PERPLEXITY)
+        is_bad = bool(text_changes.mean() > np.log(MOST_PERPLEXITY))
         if len(latest) >= FEWEST_FOR_EFFICACY:
             is_bad |= bool(latest.mean() < LEAST_EFFICACY)
         if is_bad and was_bad:
             return int(edits)
         was_bad = is_bad
     return 0
+
+
+def _loss_changes(changes: pd.Series) -> pd.Series:
+    """Changes of the loss by window; one that is no finite number is infinite."""
+    return changes.astype(float).where(np.isfinite(changes.astype(float)), np.inf)
 
 
 def ending(measures: pd.DataFrame) -> str:

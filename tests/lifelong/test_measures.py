@@ -43,6 +43,17 @@ def test_perplexity_is_a_ratio_and_norms_are_of_the_matrix_that_grew_most():
     assert estimate(measures, "weights", 10).mean == 1.5
 
 
+def test_a_window_without_a_number_is_an_infinite_loss():
+    for missing in (np.nan, np.inf, -np.inf):
+        once = table((10, "text", [0.1, missing, 0.1]))
+        perplexity = estimate(once, "perplexity", 10)
+        assert (perplexity.mean, perplexity.n) == (np.inf, 3)
+        assert np.isnan([perplexity.low, perplexity.high]).all()
+        assert first_signs(once) == {"perplexity": 10}
+        twice = table((10, "text", [0.1, missing, 0.1]), (30, "text", [0.1, 0.1, missing]))
+        assert collapse(twice) == 30
+
+
 def test_intervals_are_by_unit():
     values = [1.0, 0.0] * 12
     alike = table((10, "now", values)).assign(unit=[n // 2 for n in range(24)])
