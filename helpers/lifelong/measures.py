@@ -1,7 +1,8 @@
 """The measures of a lifelong run: definitions, estimates from the published tables, and the collapse rule.
 
 A published table has a row for each number: ``case_id`` (edits made), ``measure``, ``item``, ``unit`` (which
-items that are alike share: a request's subject, else the item itself) and ``value``. Intervals are by unit.
+items that are alike share: a request's subject, else the item itself) and ``value``. Intervals are by unit
+where units have several items.
 """
 
 from __future__ import annotations
@@ -83,26 +84,35 @@ def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
     """
     at_checkpoint = measures[measures["edits"] == edits]
 
-    def values_of(name: str) -> pd.Series:
-        rows = at_checkpoint[at_checkpoint["measure"] == name]
-        index = pd.MultiIndex.from_arrays([rows["item"], rows["unit"]], names=["item", "relation"])
-        return pd.Series(rows["value"].to_numpy(float), index)
+    def rows_of(name: str) -> pd.DataFrame:
+        return at_checkpoint[at_checkpoint["measure"] == name]
 
     if measure == "retention":
-        made = values_of("made")
-        return interval(values_of("now")[made == 1.0], METRICS[measure].kind)
+        made = rows_of("made")
+        made_items = made.loc[made["value"] == 1.0, "item"]
+        now = rows_of("now")
+        return interval(_by_unit(now[now["item"].isin(made_items)]), METRICS[measure].kind)
     if measure == "perplexity":
-        changes = _loss_changes(values_of("text"))
+        changes = _loss_changes(_by_unit(rows_of("text")))
         if np.isinf(changes).any():
             return Estimate(float("inf"), float("nan"), float("nan"), len(changes))
         change = mean_interval(changes)
         mean, low, high = np.exp([change.mean, change.low, change.high])
         return Estimate(float(mean), float(low), float(high), change.n)
-    values = values_of(measure).dropna()
+    values = _by_unit(rows_of(measure).dropna(subset=["value"]))
     if measure in ("weights", "change", "bytes", "seconds"):
         largest = float(values.max()) if len(values) else float("nan")
         return Estimate(largest, float("nan"), float("nan"), len(values))
     return interval(values, METRICS[measure].kind)
+
+
+def _by_unit(rows: pd.DataFrame) -> pd.Series:
+    """Values of one measure; units that repeat are relations to an interval, single items are none."""
+    values = pd.Series(rows["value"].to_numpy(float), pd.Index(rows["item"], name="item"))
+    if not rows["unit"].duplicated().any():
+        return values
+    units = pd.Index(rows["unit"], name="relation")
+    return values.set_axis(pd.MultiIndex.from_arrays([values.index, units]))
 
 
 def curve(measures: pd.DataFrame, measure: str) -> pd.DataFrame:
