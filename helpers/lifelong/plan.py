@@ -179,6 +179,7 @@ class LifelongParams(NotebookParams):
         yield from super().joint_checks()
         yield self._check_methods
         yield self._check_turns
+        yield self._check_modes
         yield self._check_length
         for name in self.values["published"]:
             yield partial(archive("lifelong").get, name)
@@ -197,6 +198,19 @@ class LifelongParams(NotebookParams):
             raise UserError(
                 f"turn_size {turn_size}: no checkpoint of {checkpoints} is a multiple of it; give one"
             )
+
+    def _check_modes(self) -> None:
+        """Refuse turns of a method that has none, and two runs of one name."""
+        for method in self.values["in_turns"]:
+            editor, _ = split_method(method)
+            if editor.information == "all":
+                raise UserError(
+                    f"in_turns: {method} is trained on all requests at once; name it under methods"
+                )
+            if self.values["turn_size"] == 1 and method in self.values["methods"]:
+                raise UserError(
+                    f"in_turns: {method} is in methods as well; omit it here, or raise turn_size above 1"
+                )
 
     def _check_length(self) -> None:
         """Refuse a stream that is shorter than a checkpoint; data that is not here yet is not judged."""
