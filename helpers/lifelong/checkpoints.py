@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -61,7 +61,14 @@ class LifelongRun:
     @property
     def settings(self) -> dict[str, Any]:
         """All that the answers depend on."""
-        return {**self.track.settings, "probes": self.probed.probes.settings, "sample": SAMPLE}
+        return {
+            **self.track.settings,
+            "probes": self.probed.probes.settings,
+            "on_top_at": list(ON_TOP_AT),
+            "sample": SAMPLE,
+            "wordings": WORDINGS,
+            "free_text": {"version": Sampling.version, **asdict(FREE_TEXT)},
+        }
 
     @cached_property
     def results(self) -> Results:
@@ -212,7 +219,7 @@ class LifelongRun:
 
     def _measures_of_requests(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of the stream's own requests right after their turns, and of the sample now."""
-        at_once = self.track.at_once()
+        at_once = self.track.at_once(counts)
         if not len(at_once):
             return
         matched_at_once = at_once.set_index("position")["matched"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,9 @@ from helpers.lifelong.checkpoints import LifelongRun, sampled_positions, state_t
 from helpers.lifelong.probes import ProbedModel
 from helpers.lifelong.track import asked_requests
 from helpers.models.tokens import TokenError
+from helpers.results.store import settings_key
 from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling
 
 
 def values(table: pd.DataFrame, measure: str, edits: int) -> list[float]:
@@ -158,6 +161,27 @@ def test_probes_that_do_not_fit_the_context_are_one_line(run_of, monkeypatch):
     with pytest.raises(UserError, match="too long"):
         run.complete()
     assert run.measures().empty
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("checkpoints.ON_TOP_AT", (0, 7)),
+        ("checkpoints.SAMPLE", 7),
+        ("checkpoints.WORDINGS", 7),
+        ("checkpoints.FREE_TEXT", Sampling(max_new_tokens=7)),
+        ("checkpoints.Sampling.version", 7),
+        ("probes.EXAM_VERSION", 7),
+        ("probes.TEXT", Path(__file__)),
+    ],
+)
+def test_what_is_asked_is_in_the_key(run_of, monkeypatch, name, value):
+    run = run_of("ft-m", (1,))
+    key = settings_key(run.settings)
+    monkeypatch.setattr(f"helpers.lifelong.{name}", value)
+    probes = replace(run.probed.probes)  # without settings that are cached
+    changed = LifelongRun(run.track, ProbedModel(run.track.lm, probes), (1,))
+    assert settings_key(changed.settings) != key
 
 
 def test_the_sample_is_even_by_age():
