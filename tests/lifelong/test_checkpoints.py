@@ -222,3 +222,21 @@ def test_a_probes_subject_in_the_stream_is_refused(run_of, probes):
     probed = ProbedModel(run.track.lm, replace(probes, records=((record,), ())))
     with pytest.raises(UserError, match="the subject of a probe"):
         LifelongRun(run.track, probed, (2,))
+
+
+def test_a_further_edit_that_outgrows_the_context_ends_only_runs_that_ask_it(run_of, monkeypatch):
+    monkeypatch.setattr(checkpoints_module, "ON_TOP_AT", (0,))
+    run_of("ft-m", (2, 4), count=4).complete()
+    shorter = run_of("ft-m", (2,), count=4)
+
+    def too_long(*_):
+        raise TokenError("too long")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ProbedModel, "edited_on_top", too_long)
+        shorter.complete()
+    assert set(shorter.measures()["case_id"]) == {0}
+    assert values(shorter.measures(), "outgrew", 0) == [2.0]
+    longer = run_of("ft-m", (2, 4), count=4).measures()
+    assert set(longer["case_id"]) == {0, 2, 4}
+    assert "outgrew" not in set(longer["measure"])

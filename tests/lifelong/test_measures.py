@@ -159,6 +159,15 @@ def test_signs_at_the_same_checkpoint_are_all_first(run):
     )
 
 
+def test_an_infinite_perplexity_is_drawn_nowhere_and_shown(run):
+    lost = run.tables["measures: memit, turns of 10, order 0"].copy()
+    lost.loc[lost["measure"] == "text", "value"] = np.nan
+    tables = {**run.tables, "measures: memit, turns of 10, order 0": lost}
+    collapsed = Run(run.name, run.about, tables)
+    plt.close(figures.survival(collapsed))
+    assert lifelong_table(collapsed).table["perplexity ratio"].tolist()[0] == "inf"
+
+
 def test_a_difference_by_age_is_said_not_to_be_tested(run):
     fig = figures.retention(run)
     assert "newest ones (not tested)" in fig.get_suptitle().replace("\n", " ")
