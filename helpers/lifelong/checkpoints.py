@@ -1,14 +1,15 @@
 """Checkpoints of a track: after T edits the stream's requests and the probes are asked, and what it took.
 
-Raw answers are kept in the store, a part for each checkpoint; ``measures`` makes one long table of them. A
-method that has collapsed (``measures.collapse``) or cannot be asked any more is stopped.
+Raw answers are kept in the store, a part for each checkpoint and one more where probes are edited on top;
+``measures`` makes one long table of those that a run asks for, whatever other runs have stored. A method that
+has collapsed (``measures.collapse``) or cannot be asked any more is stopped.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,7 @@ from helpers.editing.edit import Edit
 from helpers.editing.interventions import Delta
 from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit
-from helpers.lifelong.measures import COLUMNS, ending
+from helpers.lifelong.measures import COLUMNS, collapse
 from helpers.lifelong.probes import ProbedModel
 from helpers.lifelong.streams import StreamRequest, check_stream
 from helpers.lifelong.track import Track, asked_requests
@@ -37,10 +38,10 @@ SAMPLE = 100  # requests that are asked again, evenly by age
 ON_TOP_AT = (0, 1, 100, 1000, 10_000)  # and at a run's last checkpoint
 WORDINGS = 2  # of a request, besides its prompt
 FREE_TEXT = Sampling(max_new_tokens=20, stop=r"[.\n]", chat=False)
-STATE, ENDED = (
-    "state",
-    "ended",
-)  # kinds of tables: the one that completes a checkpoint, and why none follow
+# Kinds of tables: those that complete a checkpoint and what is edited on top of it, and why none follow.
+STATE = "state"
+ON_TOP = "on_top"
+ENDED = "ended"
 _PROBE = "probe"  # the number of a record or graph, where ``case_id`` is the checkpoint
 CHAIN_MEASURES = {"IFR": "IFR", "CKP": "CKP", "own": OWN}
 PEAK_MEASURES = {"ES": "ES", "AFF": "AFF_hard", "ANF": "ANF_hard"}
@@ -60,44 +61,104 @@ class LifelongRun:
     @property
     def settings(self) -> dict[str, Any]:
         """All that the answers depend on."""
-        return {**self.track.settings, "probes": self.probed.probes.settings, "sample": SAMPLE}
+        return {
+            **self.track.settings,
+            "probes": self.probed.probes.settings,
+            "on_top_at": list(ON_TOP_AT),
+            "sample": SAMPLE,
+            "wordings": WORDINGS,
+            "free_text": {"version": Sampling.version, **asdict(FREE_TEXT)},
+        }
 
     @cached_property
     def results(self) -> Results:
         """Where the answers are kept."""
         return self.track.store.open(self.settings)
 
+    @property
+    def counts(self) -> list[int]:
+        """The numbers of edits that are asked about, in order."""
+        return sorted({0, *self.checkpoints})
+
+    @property
+    def counts_on_top(self) -> set[int]:
+        """Those of ``counts`` upon which probes are edited."""
+        return set(self.counts) & {*ON_TOP_AT, max(self.counts)}
+
+    def finished(self) -> set[int]:
+        """Those of ``counts`` of which everything is stored."""
+        lacking = self.counts_on_top - self.results.done(ON_TOP)
+        return set(self.counts) & self.results.done(STATE) - lacking
+
     def complete(self) -> None:
-        """Make the checkpoints that are missing, until the method collapses or cannot be asked."""
-        done = self.results.done(STATE)
-        counts = [count for count in (0, *self.checkpoints) if count not in done]
-        states = self.track.states(counts)
-        for count in counts:
-            if ending(self.measures()):
+        """Make what is missing of the checkpoints, until the method collapses or cannot be asked."""
+        finished = self.finished()
+        missing = [count for count in self.counts if count not in finished]
+        states = self.track.states(missing)
+        for count in missing:
+            if self._ends_before(count):
                 return
             try:
                 _, edit, state = next(states)
-                tables = self._tables(count, edit, state)
+                self._make(count, edit, state)
             except TokenError as error:  # what it puts before a prompt has outgrown the context
-                reason = pd.DataFrame({"case_id": [count], "reason": [str(error)]})
-                self.results.add({ENDED: reason}, completes=ENDED)
+                if count == 0:  # nothing is put there: the probes themselves are too long
+                    raise
+                self._note_end(count, error)
                 return
-            numbered = {kind: table.assign(case_id=count) for kind, table in tables.items()}
-            self.results.add(numbered, completes=STATE)
             self.track.thin(self.checkpoints)
 
+    def _make(self, count: int, edit: Edit, state: SequenceState) -> None:
+        """Store what is missing of one checkpoint."""
+        if count not in self.results.done(STATE):
+            self._add(count, self._tables(count, edit, state), completes=STATE)
+        if count in self.counts_on_top - self.results.done(ON_TOP):
+            self._add(count, self._tables_on_top(state), completes=ON_TOP)
+
+    def _add(self, count: int, tables: dict[str, pd.DataFrame], *, completes: str) -> None:
+        numbered = {kind: table.assign(case_id=count) for kind, table in tables.items()}
+        self.results.add(numbered, completes=completes)
+
+    def _note_end(self, count: int, error: TokenError) -> None:
+        """Keep why a checkpoint cannot be asked, and whether only what is edited on top cannot."""
+        is_on_top = count in self.results.done(STATE)
+        reason = pd.DataFrame({"reason": [str(error)], "on_top": [is_on_top]})
+        self._add(count, {ENDED: reason}, completes=ENDED)
+
+    def _ends_before(self, count: int) -> bool:
+        """Whether the method collapsed or outgrew the context before a checkpoint is complete."""
+        outgrown_at = self._outgrown_at()
+        if outgrown_at and outgrown_at <= count:
+            return True
+        return 0 < collapse(self.measures()) < count
+
+    def _outgrown_at(self) -> int:
+        """The first of ``counts`` that could not be asked; 0: there is none."""
+        ended = self.results.read(ENDED)
+        if not len(ended):
+            return 0
+        whole_counts = ended.loc[~ended["on_top"], "case_id"]
+        counts_on_top = ended.loc[ended["on_top"], "case_id"]
+        outgrown = set(whole_counts) & set(self.counts) | set(counts_on_top) & self.counts_on_top
+        return min(outgrown, default=0)
+
     def _tables(self, count: int, edit: Edit, state: SequenceState) -> dict[str, pd.DataFrame]:
-        """All that is kept of one checkpoint, by kind."""
+        """All that is kept of one checkpoint, by kind, without what is edited on top."""
         tables = dict(self.probed.unrelated(edit) if count else self.probed.unedited)
-        if count in ON_TOP_AT or count == max(self.checkpoints):
-            on_top = self.probed.edited_on_top(self.track.editor, state)
-            for kind, table in on_top.items():
-                if len(table):
-                    tables[kind] = table.rename(columns={"case_id": _PROBE})
         if count:
             tables["now"] = self._asked_again(count, edit)
         tables[STATE] = state_table(self.track.lm, edit, state)
         return tables
+
+    def _tables_on_top(self, state: SequenceState) -> dict[str, pd.DataFrame]:
+        """What is kept of the probes that are edited upon one checkpoint, by kind."""
+        tables = {
+            kind: table.rename(columns={"case_id": _PROBE})
+            for kind, table in self.probed.edited_on_top(self.track.editor, state).items()
+            if len(table)
+        }
+        sizes = {kind: [len(table)] for kind, table in tables.items()}
+        return {**tables, ON_TOP: pd.DataFrame(sizes, index=[0])}
 
     def _asked_again(self, count: int, edit: Edit) -> pd.DataFrame:
         """The sample of the requests so far, with their ``position`` and what free text names."""
@@ -121,30 +182,49 @@ class LifelongRun:
         return [numbers[comparable(subject)] for subject in subjects]
 
     def measures(self) -> pd.DataFrame:
-        """What is kept so far, as a long table: a row a number.
+        """What is finished of the checkpoints, up to a collapse, as a long table: a row a number.
 
         Columns: ``case_id``, the edits made; ``measure``; ``item``, what it was measured at: of the stream's
         requests the position; ``unit``, which items that are alike share; ``value``.
         """
+        counts = self._shown_counts()
         tables = [
-            *self._measures_of_requests(),
-            *self._measures_of_probes(),
-            *self._measures_of_chains(),
+            *self._measures_of_requests(counts),
+            *self._measures_of_probes(counts),
+            *self._measures_of_chains(counts & self.counts_on_top),
         ]
+        outgrown_at = self._outgrown_at()
+        if outgrown_at and counts:
+            tables.append(_single(max(counts), "outgrew", float(outgrown_at)))
         filled = [table for table in tables if len(table)]
         if not filled:
             return pd.DataFrame(columns=COLUMNS)
         joint = pd.concat(filled, ignore_index=True).reindex(columns=COLUMNS)
-        return joint.assign(unit=joint["unit"].fillna(joint["item"]))
+        table = joint.assign(unit=joint["unit"].fillna(joint["item"]))
+        collapsed_at = collapse(table)
+        return table[table["case_id"] <= collapsed_at] if collapsed_at else table
 
-    def _measures_of_requests(self) -> Iterator[pd.DataFrame]:
+    def _shown_counts(self) -> set[int]:
+        """The finished checkpoints before the context was outgrown; none without the unedited model's."""
+        finished = self.finished()
+        if 0 not in finished:
+            return set()
+        outgrown_at = self._outgrown_at()
+        return {count for count in finished if not outgrown_at or count < outgrown_at}
+
+    def _read(self, kind: str, counts: set[int]) -> pd.DataFrame:
+        """What is stored of a kind at some checkpoints."""
+        stored = self.results.read(kind)
+        return stored[stored["case_id"].isin(counts)]
+
+    def _measures_of_requests(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of the stream's own requests right after their turns, and of the sample now."""
-        at_once = self.track.at_once()
+        at_once = self.track.at_once(counts)
         if not len(at_once):
             return
         matched_at_once = at_once.set_index("position")["matched"]
         earlier_count = 0
-        for count in sorted(self.results.done(STATE) - {0}):
+        for count in sorted(counts - {0}):
             latest = list(range(max(1, count - LATEST + 1), count + 1))
             of_latest = pd.DataFrame(
                 {"case_id": count, "item": latest, "unit": self._units(latest)}
@@ -156,7 +236,7 @@ class LifelongRun:
             seconds = at_once.loc[is_new, "seconds"].mean()
             yield _single(count, "seconds", seconds)
             earlier_count = count
-        now = self.results.read("now")
+        now = self._read("now", counts)
         if not len(now):
             return
         probability = np.exp(now["target"])
@@ -173,9 +253,9 @@ class LifelongRun:
                 measure=measure, value=values.astype(float)
             )
 
-    def _measures_of_probes(self) -> Iterator[pd.DataFrame]:
+    def _measures_of_probes(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of what is not edited, next to the unedited model's answers, and of the state."""
-        known = self.results.read("known")
+        known = self._read("known", counts)
         if len(known):
             for measure, values in {
                 "locality": known["same"].astype(float),
@@ -183,29 +263,25 @@ class LifelongRun:
                 "P(known)": np.exp(known["sum"]),
             }.items():
                 yield known[["case_id", "item"]].assign(measure=measure, value=values)
-        text = self.results.read("text")
+        text = self._read("text", counts)
         if len(text):
             loss = (-text["sum"] / text["tokens"]).rename("loss")
             unedited = text.assign(loss=loss).query("case_id == 0").set_index("item")["loss"]
             change = loss - text["item"].map(unedited)
             yield text[["case_id", "item"]].assign(measure="text", value=change)
-        exam = self.results.read("exam")
+        exam = self._read("exam", counts)
         if len(exam):
             yield exam[["case_id", "item"]].assign(
                 measure="exam", value=exam["right"].astype(float)
             )
             yield exam[["case_id", "item"]].assign(measure="fired", value=exam["fired"])
-        state = self.results.read(STATE)
+        state = self._read(STATE, counts)
         if len(state):
             yield state[["case_id", "item", "measure", "value"]]
-        ended = self.results.read(ENDED)
-        if len(ended):
-            last_count = max(self.results.done(STATE))
-            yield _single(last_count, "outgrew", float(ended["case_id"].iloc[0]))
 
-    def _measures_of_chains(self) -> Iterator[pd.DataFrame]:
+    def _measures_of_chains(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of probes that are edited on top, a checkpoint after the other."""
-        peak = self.results.read("peak")
+        peak = self._read("peak", counts)
         if len(peak):  # a collapsed model's scores may be no numbers
             is_undefined = peak[["sum_before", "sum_after"]].isna().any(axis=1)
             peak = peak[~peak[_PROBE].isin(peak.loc[is_undefined, _PROBE])]
@@ -213,7 +289,7 @@ class LifelongRun:
             metrics = metrics_table(_by_probe(scores))
             for measure, metric in PEAK_MEASURES.items():
                 yield _of_items(int(str(count)), measure, metrics[metric])
-        chains = self.results.read("chains")
+        chains = self._read("chains", counts)
         steps = chain_index(self.probed.probes.asked_graphs)
         for count, facts in chains.groupby("case_id"):
             terms = terms_of(_by_probe(facts), steps)

@@ -52,7 +52,10 @@ def survival(run: Run) -> Figure:
         axes.set_xlabel("edits so far")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", fontsize=7)
-    note = "95 % intervals by subject; exam: share of 200 questions; perplexity of text as a ratio"
+    note = (
+        "95 % intervals: of requests by subject, else over known facts, questions (exam: share of 200) and"
+        " windows of text (perplexity as a ratio)"
+    )
     return with_caption(fig, so_what(run)[0].removesuffix("."), f"{lifelong_caption(run)}\n{note}")
 
 
@@ -87,7 +90,7 @@ def retention(run: Run) -> Figure:
     lost_count = sum(newest > oldest for oldest, newest in oldest_and_newest)
     finding = (
         f"{lost_count} of {len(oldest_and_newest)} methods have written fewer of their oldest requests than"
-        " of their newest ones"
+        " of their newest ones (not tested)"
     )
     return with_caption(fig, finding, lifelong_caption(run))
 

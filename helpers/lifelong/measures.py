@@ -1,7 +1,8 @@
 """The measures of a lifelong run: definitions, estimates from the published tables, and the collapse rule.
 
 A published table has a row for each number: ``case_id`` (edits made), ``measure``, ``item``, ``unit`` (which
-items that are alike share: a request's subject, else the item itself) and ``value``. Intervals are by unit.
+items that are alike share: a request's subject, else the item itself) and ``value``. Intervals are by unit
+where units have several items.
 """
 
 from __future__ import annotations
@@ -78,27 +79,40 @@ def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
     """A measure of one method after so many edits, with its 95 % interval by unit; NaN where there is none.
 
     Retention is the share of the sampled requests that were written right after their turn and still are;
-    perplexity is exp of the mean change of the loss; of matrices the largest counts.
+    perplexity is exp of the mean change of the loss, infinite where a window's is no number; of matrices the
+    largest counts.
     """
     at_checkpoint = measures[measures["edits"] == edits]
 
-    def values_of(name: str) -> pd.Series:
-        rows = at_checkpoint[at_checkpoint["measure"] == name]
-        index = pd.MultiIndex.from_arrays([rows["item"], rows["unit"]], names=["item", "relation"])
-        return pd.Series(rows["value"].to_numpy(float), index)
+    def rows_of(name: str) -> pd.DataFrame:
+        return at_checkpoint[at_checkpoint["measure"] == name]
 
     if measure == "retention":
-        made = values_of("made")
-        return interval(values_of("now")[made == 1.0], METRICS[measure].kind)
+        made = rows_of("made")
+        made_items = made.loc[made["value"] == 1.0, "item"]
+        now = rows_of("now")
+        return interval(_by_unit(now[now["item"].isin(made_items)]), METRICS[measure].kind)
     if measure == "perplexity":
-        change = mean_interval(values_of("text"))
+        changes = _loss_changes(_by_unit(rows_of("text")))
+        if np.isinf(changes).any():
+            return Estimate(float("inf"), float("nan"), float("nan"), len(changes))
+        change = mean_interval(changes)
         mean, low, high = np.exp([change.mean, change.low, change.high])
         return Estimate(float(mean), float(low), float(high), change.n)
-    values = values_of(measure).dropna()
+    values = _by_unit(rows_of(measure).dropna(subset=["value"]))
     if measure in ("weights", "change", "bytes", "seconds"):
         largest = float(values.max()) if len(values) else float("nan")
         return Estimate(largest, float("nan"), float("nan"), len(values))
     return interval(values, METRICS[measure].kind)
+
+
+def _by_unit(rows: pd.DataFrame) -> pd.Series:
+    """Values of one measure; units that repeat are relations to an interval, single items are none."""
+    values = pd.Series(rows["value"].to_numpy(float), pd.Index(rows["item"], name="item"))
+    if not rows["unit"].duplicated().any():
+        return values
+    units = pd.Index(rows["unit"], name="relation")
+    return values.set_axis(pd.MultiIndex.from_arrays([values.index, units]))
 
 
 def curve(measures: pd.DataFrame, measure: str) -> pd.DataFrame:
@@ -121,15 +135,21 @@ def collapse(measures: pd.DataFrame) -> int:
     was_bad = False
     for edits in sorted(set(table["edits"]) - {0}):
         at_checkpoint = table[table["edits"] == edits]
-        text_changes = at_checkpoint.loc[at_checkpoint["measure"] == "text", "value"]
+        is_text = at_checkpoint["measure"] == "text"
+        text_changes = _loss_changes(at_checkpoint.loc[is_text, "value"])
         latest = at_checkpoint.loc[at_checkpoint["measure"] == "at once", "value"]
-        is_bad = len(text_changes) > 0 and not text_changes.mean() <= np.log(MOST_PERPLEXITY)
+        is_bad = bool(text_changes.mean() > np.log(MOST_PERPLEXITY))
         if len(latest) >= FEWEST_FOR_EFFICACY:
             is_bad |= bool(latest.mean() < LEAST_EFFICACY)
         if is_bad and was_bad:
             return int(edits)
         was_bad = is_bad
     return 0
+
+
+def _loss_changes(changes: pd.Series) -> pd.Series:
+    """Changes of the loss by window; one that is no finite number is infinite."""
+    return changes.astype(float).where(np.isfinite(changes.astype(float)), np.inf)
 
 
 def ending(measures: pd.DataFrame) -> str:

@@ -13,7 +13,7 @@ from helpers import UserError
 from helpers.editing.build import build_editors
 from helpers.editing.editors import method_label, split_method
 from helpers.fetch import require_local
-from helpers.lifelong.checkpoints import ON_TOP_AT, SAMPLE, STATE, LifelongRun
+from helpers.lifelong.checkpoints import SAMPLE, LifelongRun
 from helpers.lifelong.measures import TABLES_KIND
 from helpers.lifelong.probes import ProbeCounts, ProbedModel, Probes, drawn_probes
 from helpers.lifelong.streams import COUNTERFACT, STREAMS, stream_named
@@ -121,8 +121,8 @@ def cost_table(runs: Mapping[TableKey, LifelongRun]) -> pd.DataFrame:
         editor, _ = split_method(key.method)
         parameters = sum(p.numel() for p in run.track.lm.network.parameters())
         scale = parameters / _SMOLLM2 / 60
-        done = run.results.done(STATE)
-        missing = [count for count in (0, *run.checkpoints) if count not in done]
+        done = run.finished()
+        missing = [count for count in run.counts if count not in done]
         seconds_each = EDIT_SECONDS.get(editor.name, EDIT_SECONDS["memit"])
         edits_left = sum(missing) if run.track.editor.sees_all else max(missing, default=0)
         if not run.track.editor.sees_all:
@@ -136,7 +136,7 @@ def cost_table(runs: Mapping[TableKey, LifelongRun]) -> pd.DataFrame:
         for count in missing:
             asking += probe_seconds["known"] + probe_seconds["tokens"]
             asking += OTHER_SECONDS * (1 + min(count, SAMPLE) / SAMPLE) / 2
-            if count in ON_TOP_AT or count == max(run.checkpoints):
+            if count in run.counts_on_top:
                 asking += probe_seconds["peak_cf"] + probe_seconds["peak_t"]
                 asking += probe_seconds["chains"] + edits_on_top * seconds_each
         rows.append(
@@ -179,6 +179,7 @@ class LifelongParams(NotebookParams):
         yield from super().joint_checks()
         yield self._check_methods
         yield self._check_turns
+        yield self._check_modes
         yield self._check_length
         for name in self.values["published"]:
             yield partial(archive("lifelong").get, name)
@@ -197,6 +198,19 @@ class LifelongParams(NotebookParams):
             raise UserError(
                 f"turn_size {turn_size}: no checkpoint of {checkpoints} is a multiple of it; give one"
             )
+
+    def _check_modes(self) -> None:
+        """Refuse turns of a method that has none, and two runs of one name."""
+        for method in self.values["in_turns"]:
+            editor, _ = split_method(method)
+            if editor.information == "all":
+                raise UserError(
+                    f"in_turns: {method} is trained on all requests at once; name it under methods"
+                )
+            if self.values["turn_size"] == 1 and method in self.values["methods"]:
+                raise UserError(
+                    f"in_turns: {method} is in methods as well; omit it here, or raise turn_size above 1"
+                )
 
     def _check_length(self) -> None:
         """Refuse a stream that is shorter than a checkpoint; data that is not here yet is not judged."""

@@ -30,6 +30,7 @@ import pandas as pd
 from torch import Tensor
 
 from helpers.behaviour.doses import distribution_shifts, next_token_scores
+from helpers.behaviour.exam import VERSION as EXAM_VERSION
 from helpers.behaviour.exam import exam
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.edit import Edit
@@ -38,6 +39,7 @@ from helpers.editing.held_out import held_out_requests
 from helpers.editing.request import EditRequest
 from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit
+from helpers.fetch import file_digest
 from helpers.kept import load_or_make
 from helpers.lifelong.streams import RECALLED, KnownFact, packaged_known_facts
 from helpers.models import LanguageModel
@@ -126,6 +128,8 @@ class Probes:
         return {
             "version": VERSION,
             "pools": settings_key({"pools": pools}),
+            "exam": EXAM_VERSION,
+            "text": file_digest(TEXT),
             **asdict(self.counts),
             "scored_by": {"answers": Question.version},
         }
@@ -258,7 +262,8 @@ class ProbedModel:
         recognised = edit.recognised(self.lm, [question.prompt for question in questions])
         rows = []
         for number, (_, scores_of_question) in enumerate(scores.groupby("question")):
-            is_right = scores_of_question["mean"].to_numpy().argmax() == 0
+            means = scores_of_question["mean"].to_numpy()
+            is_right = (means[0] > means[1:]).all()  # never where a mean is NaN
             fired = np.nan if recognised is None else float(recognised[number].entry >= 0)
             rows.append({"item": number, "right": bool(is_right), "fired": fired})
         return pd.DataFrame(rows)

@@ -3,14 +3,15 @@
 =============== ============================================================ =============
 stream          its requests                                                 they
 =============== ============================================================ =============
-``counterfact`` the 1,919 records of CounterFact's evaluation split          mostly insert
+``counterfact`` a record a subject of CounterFact's evaluation split         mostly insert
 ``triples``     packaged facts, each with another answer of its relation     mostly insert
 ``recalled``    what smollm2-135m recalls, each with another such answer     overwrite
 =============== ============================================================ =============
 
 No two requests are about the same subject and relation, none is about the subject of a probe, and none is
-among those on which editors measure (``editing.held_out``). In the last two streams no answer is given to
-more than ``MOST_PER_ANSWER`` requests of a relation, so that none becomes the relation's prior.
+among those on which editors measure (``editing.held_out``). CounterFact's 1,919 records name no relation, and
+one relation has several templates: of each subject the first record counts. In the last two streams no answer
+is given to more than ``MOST_PER_ANSWER`` requests of a relation, so that none becomes the relation's prior.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ RECALLED = "recalled-smollm2-135m"
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """One request of a stream, and other wordings of its prompt; ``group`` is what it is alike with."""
+    """One request of a stream, and other wordings of its prompt.
+
+    ``group`` is what it says of its subject; empty where that is unknown and may be anything.
+    """
 
     case_id: int
     request: EditRequest
@@ -125,10 +129,10 @@ def without_contradictions(
 
 
 def counterfact_requests() -> list[StreamRequest]:
-    """CounterFact's evaluation split; a record is alike with those of the same prompt."""
+    """CounterFact's evaluation split, whose records are known to differ in their subject alone."""
     records = read_records(locate(official_files()[COUNTERFACT]))
     return [
-        StreamRequest(record.case_id, record.request, record.paraphrases, record.request.prompt)
+        StreamRequest(record.case_id, record.request, record.paraphrases, group="")
         for record in records
     ]
 

@@ -10,6 +10,7 @@ import pandas as pd
 from helpers.editing.editors import method_label, split_method
 from helpers.lifelong.measures import (
     METRICS,
+    SIGNS,
     curve,
     ending,
     estimate,
@@ -44,7 +45,7 @@ def row_label(method: str, mode: str) -> str:
 
 
 def lifelong_table(*runs: Run) -> ShownTable:
-    """Every method at its last checkpoint: percent with 95 % intervals by subject."""
+    """Every method at its last checkpoint: percent with 95 % intervals, of requests by subject."""
     rows = []
     notes: list[str] = []
     for run in runs:
@@ -101,15 +102,16 @@ def so_what(run: Run) -> list[str]:
     """Three sentences: who remembers, what breaks first, what a further edit does then."""
     now: dict[str, float] = {}
     firsts: Counter[str] = Counter()
+    methods_with_signs = 0
     last_edits = 0
     forgetting: dict[int, list[float]] = {}
     for method, mode, measures in method_rows(run):
         last = int(measures["edits"].max())
         last_edits = max(last_edits, last)
         now[row_label(method, mode)] = estimate(measures, "now", last).mean
-        signs = {measure: edits for measure, edits in first_signs(measures).items() if edits}
-        if signs:
-            firsts[min(signs, key=lambda measure: signs[measure] or 0)] += 1
+        first_measures = _first_measures(measures)
+        firsts.update(first_measures)
+        methods_with_signs += bool(first_measures)
         aff = curve(measures, "AFF")["mean"]
         for edits in {0, last} & set(aff.index):
             forgetting.setdefault(int(edits), []).append(100 * aff[edits])
@@ -119,10 +121,13 @@ def so_what(run: Run) -> list[str]:
         f" the sampled requests{': ' if surviving else ''}{', '.join(surviving)}."
     ]
     if firsts:
-        measure, count = firsts.most_common(1)[0]
+        count = max(firsts.values())
+        labels = [METRICS[measure].label for measure in SIGNS if firsts[measure] == count]
+        subject = f"first signs of collapse are {', '.join(labels)}, each"
+        if len(labels) == 1:
+            subject = f"first sign of collapse is {labels[0]}"
         sentences.append(
-            f"The first sign of collapse is {METRICS[measure].label} for {count} of the {firsts.total()}"
-            " methods that show one."
+            f"The {subject} for {count} of the {methods_with_signs} methods that show one."
         )
     else:
         sentences.append(f"No method shows a sign of collapse within {last_edits} edits.")
@@ -133,6 +138,13 @@ def so_what(run: Run) -> list[str]:
     if ranges:
         sentences.append(f"A further edit's AFF is {', and '.join(ranges)}.")
     return sentences
+
+
+def _first_measures(measures: pd.DataFrame) -> list[str]:
+    """All measures that show a sign of collapse at the first checkpoint that has one."""
+    signs = {measure: edits for measure, edits in first_signs(measures).items() if edits}
+    first = min(signs.values(), default=0)
+    return [measure for measure, edits in signs.items() if edits == first]
 
 
 def lifelong_caption(run: Run) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,14 +30,17 @@ from helpers.results.store import Results, ResultsStore
 from helpers.scoring.answers import Question, score_answers
 
 KEPT_EVERY = 120.0  # seconds
-TURNS = "turns"  # the kind of the tables of what was asked at once
+# Kinds of the tables of what was asked at once: by turn, and by checkpoint of editors that see all requests.
+TURNS = "turns"
+TRAININGS = "trainings"
 
 
 @dataclass(frozen=True)
 class Track:
     """A stream that one editor edits in turns of ``turn_size`` requests.
 
-    An editor that sees all requests at once (FT-BF) is trained anew for each checkpoint.
+    An editor that sees all requests at once (FT-BF) is trained anew for each checkpoint, and asked all of
+    them then.
     """
 
     lm: LanguageModel
@@ -91,16 +94,29 @@ class Track:
             state = self._state_at(count)
             yield count, self.editor.edit_of(state), state
 
-    def at_once(self) -> pd.DataFrame:
-        """What every request was asked right after its turn: a row each (``asked_requests``)."""
-        return self.results.read(TURNS)
+    def at_once(self, checkpoints: Collection[int] = ()) -> pd.DataFrame:
+        """What every request was asked right after its turn: a row each (``asked_requests``).
+
+        An editor that sees all requests has no turns: what each was asked after the first of ``checkpoints``
+        that it was edited at.
+        """
+        if not self.editor.sees_all:
+            return self.results.read(TURNS)
+        asked = self.results.read(TRAININGS)
+        at_checkpoints = asked[asked["case_id"].isin(checkpoints)]
+        if not len(at_checkpoints):
+            return at_checkpoints
+        in_order = at_checkpoints.sort_values(["position", "case_id"], ignore_index=True)
+        return in_order.drop_duplicates("position", ignore_index=True)
 
     def _state_at(self, count: int) -> SequenceState:
         """Where the sequence stands after ``count`` edits, made on from the last kept place before."""
         if count == 0:
             return SequenceState()
         if self.editor.sees_all:
-            return self._kept(count) or self._trained_on(count)
+            is_asked = count in self.results.done(TRAININGS)
+            kept_state = self._kept(count) if is_asked else None
+            return kept_state or self._trained_on(count)
         position, state = self._last_kept(count)
         kept_since = time.monotonic()
         kept_between = 0  # the position of the last state that is no checkpoint's
@@ -124,10 +140,10 @@ class Track:
         started = time.process_time()
         state = SequenceState(self.editor.edit_jointly(requests))
         seconds = (time.process_time() - started) / count
-        position = len(self.results.done(TURNS))  # requests of earlier checkpoints have been asked
-        new_requests = self.stream.requests[position:count]
-        if new_requests:
-            self._note_turn(new_requests, state.edit, position, seconds)
+        asked = asked_requests(self.lm, self.stream.requests[:count], state.edit)
+        table = asked.assign(position=range(1, count + 1), seconds=seconds, case_id=count)
+        # All are asked: which of them are new depends on the checkpoints of a run.
+        self.results.add({TRAININGS: table}, completes=TRAININGS)
         self._keep(count, state)
         return state
 

@@ -78,8 +78,10 @@ def track_of(tiny, make_editor, tmp_path) -> Callable[..., Track]:  # noqa: F811
 def run_of(track_of, probes, short_exam) -> Callable[..., LifelongRun]:
     """A run of a tiny model, whose known facts are given: it knows none."""
 
-    def build(name: str, checkpoints: tuple[int, ...], **more: Any) -> LifelongRun:
-        track = track_of(name, max(checkpoints), **more)
+    def build(
+        name: str, checkpoints: tuple[int, ...], *, count: int = 0, **more: Any
+    ) -> LifelongRun:
+        track = track_of(name, count or max(checkpoints), **more)
         probed = ProbedModel(track.lm, probes)
         probed.__dict__["known_facts"] = list(KNOWN)
         return LifelongRun(track, probed, checkpoints)

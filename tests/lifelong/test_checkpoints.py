@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,12 +16,19 @@ from helpers.lifelong.checkpoints import LifelongRun, sampled_positions, state_t
 from helpers.lifelong.probes import ProbedModel
 from helpers.lifelong.track import asked_requests
 from helpers.models.tokens import TokenError
+from helpers.results.store import settings_key
 from helpers.scoring.answers import Question, score_answers
+from helpers.scoring.responses import Sampling
 
 
 def values(table: pd.DataFrame, measure: str, edits: int) -> list[float]:
     rows = table[(table["measure"] == measure) & (table["case_id"] == edits)]
     return rows.sort_values("item")["value"].tolist()
+
+
+def assert_same_but_seconds(*tables: pd.DataFrame) -> None:
+    first, second = (table.query("measure != 'seconds'").reset_index(drop=True) for table in tables)
+    pd.testing.assert_frame_equal(first, second)
 
 
 def test_a_checkpoint_has_every_measure(run_of):
@@ -71,11 +79,7 @@ def test_a_killed_run_ends_as_one_that_was_not(run_of, monkeypatch):
             killed.complete()
     again = run_of("ft-m", (2, 4), folder="killed")
     again.complete()
-    first, second = (
-        run.measures().query("measure != 'seconds'").reset_index(drop=True)
-        for run in (whole, again)
-    )
-    pd.testing.assert_frame_equal(first, second)
+    assert_same_but_seconds(whole.measures(), again.measures())
 
 
 def test_states_are_thinned_to_checkpoints(run_of, monkeypatch):
@@ -95,6 +99,30 @@ def test_a_longer_run_makes_what_is_missing(run_of, monkeypatch):
     short = run_of("ft-m", (2,))
     short.complete()
     assert asked == []
+
+
+def test_what_a_run_has_does_not_depend_on_earlier_runs(run_of, monkeypatch):
+    monkeypatch.setattr(checkpoints_module, "ON_TOP_AT", (0,))
+    alone = run_of("ft-m", (2,), folder="alone")
+    alone.complete()
+    run_of("ft-m", (2, 4), count=4).complete()
+    shorter = run_of("ft-m", (2,), count=4)
+    assert shorter.finished() == {0}
+    shorter.complete()
+    assert set(shorter.measures()["case_id"]) == {0, 2}
+    assert_same_but_seconds(shorter.measures(), alone.measures())
+    longer = run_of("ft-m", (2, 4), count=4).measures()
+    assert [count for count in (0, 2, 4) if values(longer, "AFF", count)] == [0, 4]
+
+
+def test_a_checkpoint_before_a_collapse_is_made_later(run_of, monkeypatch):
+    monkeypatch.setattr("helpers.lifelong.measures.LEAST_EFFICACY", 1.1)  # every method is below
+    monkeypatch.setattr("helpers.lifelong.measures.FEWEST_FOR_EFFICACY", 1)
+    run_of("ft-m", (2, 3, 4), count=4).complete()
+    assert set(run_of("ft-m", (2, 3, 4), count=4).measures()["case_id"]) == {0, 2, 3}
+    added = run_of("ft-m", (1, 2, 3, 4), count=4)
+    added.complete()
+    assert set(added.measures()["case_id"]) == {0, 1, 2}
 
 
 def test_a_collapsed_method_is_stopped(run_of, monkeypatch):
@@ -120,6 +148,40 @@ def test_a_method_that_outgrows_the_context_is_stopped(run_of, monkeypatch):
     table = run.measures()
     assert set(table["case_id"]) == {0, 1}
     assert values(table, "outgrew", 1) == [2.0]
+    shorter = run_of("ft-m", (1,), count=2)
+    assert not values(shorter.measures(), "outgrew", 1)
+
+
+def test_probes_that_do_not_fit_the_context_are_one_line(run_of, monkeypatch):
+    def too_long(*_):
+        raise TokenError("too long")
+
+    monkeypatch.setattr(ProbedModel, "exam", too_long)
+    run = run_of("ft-m", (1,))
+    with pytest.raises(UserError, match="too long"):
+        run.complete()
+    assert run.measures().empty
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("checkpoints.ON_TOP_AT", (0, 7)),
+        ("checkpoints.SAMPLE", 7),
+        ("checkpoints.WORDINGS", 7),
+        ("checkpoints.FREE_TEXT", Sampling(max_new_tokens=7)),
+        ("checkpoints.Sampling.version", 7),
+        ("probes.EXAM_VERSION", 7),
+        ("probes.TEXT", Path(__file__)),
+    ],
+)
+def test_what_is_asked_is_in_the_key(run_of, monkeypatch, name, value):
+    run = run_of("ft-m", (1,))
+    key = settings_key(run.settings)
+    monkeypatch.setattr(f"helpers.lifelong.{name}", value)
+    probes = replace(run.probed.probes)  # without settings that are cached
+    changed = LifelongRun(run.track, ProbedModel(run.track.lm, probes), (1,))
+    assert settings_key(changed.settings) != key
 
 
 def test_the_sample_is_even_by_age():
@@ -160,3 +222,21 @@ def test_a_probes_subject_in_the_stream_is_refused(run_of, probes):
     probed = ProbedModel(run.track.lm, replace(probes, records=((record,), ())))
     with pytest.raises(UserError, match="the subject of a probe"):
         LifelongRun(run.track, probed, (2,))
+
+
+def test_a_further_edit_that_outgrows_the_context_ends_only_runs_that_ask_it(run_of, monkeypatch):
+    monkeypatch.setattr(checkpoints_module, "ON_TOP_AT", (0,))
+    run_of("ft-m", (2, 4), count=4).complete()
+    shorter = run_of("ft-m", (2,), count=4)
+
+    def too_long(*_):
+        raise TokenError("too long")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ProbedModel, "edited_on_top", too_long)
+        shorter.complete()
+    assert set(shorter.measures()["case_id"]) == {0}
+    assert values(shorter.measures(), "outgrew", 0) == [2.0]
+    longer = run_of("ft-m", (2, 4), count=4).measures()
+    assert set(longer["case_id"]) == {0, 2, 4}
+    assert "outgrew" not in set(longer["measure"])

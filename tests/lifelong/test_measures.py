@@ -11,6 +11,7 @@ from helpers.lifelong import figures
 from helpers.lifelong.measures import collapse, curve, ending, estimate, first_signs
 from helpers.lifelong.tables import lifelong_table, on_top_table, row_label, so_what
 from helpers.results.archive import About, Run
+from helpers.results.statistics import share_interval
 
 
 def table(*rows: tuple[int, str, list[float]]) -> pd.DataFrame:
@@ -43,12 +44,36 @@ def test_perplexity_is_a_ratio_and_norms_are_of_the_matrix_that_grew_most():
     assert estimate(measures, "weights", 10).mean == 1.5
 
 
+def test_a_window_without_a_number_is_an_infinite_loss():
+    for missing in (np.nan, np.inf, -np.inf):
+        once = table((10, "text", [0.1, missing, 0.1]))
+        perplexity = estimate(once, "perplexity", 10)
+        assert (perplexity.mean, perplexity.n) == (np.inf, 3)
+        assert np.isnan([perplexity.low, perplexity.high]).all()
+        assert first_signs(once) == {"perplexity": 10}
+        twice = table((10, "text", [0.1, missing, 0.1]), (30, "text", [0.1, 0.1, missing]))
+        assert collapse(twice) == 30
+
+
 def test_intervals_are_by_unit():
     values = [1.0, 0.0] * 12
     alike = table((10, "now", values)).assign(unit=[n // 2 for n in range(24)])
     apart = table((10, "now", values))
     by_unit, by_item = (estimate(measures, "now", 10) for measures in (alike, apart))
     assert by_unit.high - by_unit.low != pytest.approx(by_item.high - by_item.low)
+
+
+def test_single_items_are_no_relations():
+    values = [1.0, 0.0] * 12
+    single = table((10, "now", values), (10, "made", [1.0] * 24))
+    expected = share_interval(values)
+    assert estimate(single, "now", 10) == expected
+    assert estimate(single, "retention", 10) == expected
+    # Of units that repeat in the sample, but not among the requests once written.
+    repeating = table((10, "now", values), (10, "made", [1.0, 1.0, 0.0] * 8))
+    units = [n - n % 3 // 2 for n in range(24)] * 2
+    written = [value for n, value in enumerate(values) if n % 3 < 2]
+    assert estimate(repeating.assign(unit=units), "retention", 10) == share_interval(written)
 
 
 def test_two_bad_checkpoints_in_a_row_are_a_collapse():
@@ -113,6 +138,40 @@ def test_words_are_made_of_the_tables(run):
     assert (
         third == "A further edit's AFF is 40 to 40 % after 0 edits, and 40 to 40 % after 30 edits."
     )
+
+
+def test_signs_at_the_same_checkpoint_are_all_first(run):
+    tables = {
+        name: pd.concat(
+            [
+                stored,
+                pd.DataFrame(
+                    {"case_id": 10, "measure": "text", "value": [9.0], "item": 2, "unit": 2}
+                ),
+            ]
+        )
+        for name, stored in run.tables.items()
+    }
+    _, second, *_ = so_what(Run(run.name, run.about, tables))
+    assert second == (
+        "The first signs of collapse are ‖W‖/‖W₀‖, perplexity ratio, each for 2 of the 2 methods that show"
+        " one."
+    )
+
+
+def test_an_infinite_perplexity_is_drawn_nowhere_and_shown(run):
+    lost = run.tables["measures: memit, turns of 10, order 0"].copy()
+    lost.loc[lost["measure"] == "text", "value"] = np.nan
+    tables = {**run.tables, "measures: memit, turns of 10, order 0": lost}
+    collapsed = Run(run.name, run.about, tables)
+    plt.close(figures.survival(collapsed))
+    assert lifelong_table(collapsed).table["perplexity ratio"].tolist()[0] == "inf"
+
+
+def test_a_difference_by_age_is_said_not_to_be_tested(run):
+    fig = figures.retention(run)
+    assert "newest ones (not tested)" in fig.get_suptitle().replace("\n", " ")
+    plt.close(fig)
 
 
 def test_tables_have_a_row_for_each_method(run):

@@ -100,6 +100,11 @@ def test_what_is_finished_is_published_as_it_grows(tiny, values, tmp_path):
         ({"stream": "recaled"}, "recaled"),
         ({"checkpoints": [10, 99_990]}, "a checkpoint is at 99990: lower checkpoints"),
         ({"checkpoints": [3, 7]}, "turn_size 10: no checkpoint of"),
+        ({"in_turns": ["ft-bf"]}, "ft-bf is trained on all requests at once; name it under"),
+        (
+            {"methods": ["memit"], "in_turns": ["memit"], "turn_size": 1},
+            "in_turns: memit is in methods as well; omit it here",
+        ),
         ({"checkpoints": []}, "checkpoints: name at least one"),
         ({"methods": [], "in_turns": []}, "methods: name at least one"),
         ({"methods": ["ike"]}, "ike: it is of single edits"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit, apply
+from helpers.lifelong import probes as probes_module
 from helpers.lifelong.probes import CONTEXT, KEYS, ProbeCounts, ProbedModel, on_top
 from helpers.lifelong.streams import stream_named
 from helpers.peak.metrics import metrics_table
@@ -99,6 +101,21 @@ def test_the_unedited_model_agrees_with_itself(run_of):
     assert sum(map(len, probed.windows)) <= 200
     assert len(tables["exam"]) == 4
     assert tables["exam"]["fired"].isna().all()
+
+
+def test_an_answer_without_a_score_is_never_right(run_of, monkeypatch):
+    probed = run_of("ft-m", (2,)).probed
+
+    def right_answers(*means: float) -> list[bool]:
+        scores = pd.DataFrame({"question": 0, "mean": means})
+        monkeypatch.setattr(probes_module, "score_answers", lambda *_: scores)
+        return probed.exam(WeightEdit({}))["right"].tolist()
+
+    assert right_answers(-1.0, -2.0, -3.0) == [True]
+    assert right_answers(-2.0, -1.0, -3.0) == [False]
+    assert right_answers(np.nan, np.nan, np.nan) == [False]
+    assert right_answers(np.nan, -1.0, -2.0) == [False]
+    assert right_answers(-1.0, np.nan, -2.0) == [False]
 
 
 def test_gates_fire_or_not(run_of):

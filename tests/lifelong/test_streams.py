@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from helpers import UserError
 from helpers.editing.held_out import held_out_requests
+from helpers.editing.request import EditRequest
 from helpers.lifelong import streams
 from helpers.lifelong.streams import KnownFact, StreamRequest, stream_named, with_other_answers
 from helpers.records import comparable
@@ -72,6 +74,22 @@ def test_of_two_requests_about_one_thing_the_first_counts():
     first = with_other_answers([fact("Oslo", "Norway"), fact("Rome", "Italy")])
     again = [StreamRequest(9, first[0].request, (), first[0].group)]
     assert streams.without_contradictions([*first, *again]) == first
+
+
+def test_counterfact_has_one_request_a_subject(monkeypatch):
+    def record(number: int, subject: str, prompt: str) -> SimpleNamespace:
+        request = EditRequest(subject, prompt, "Venus", correct=("Rome",))
+        return SimpleNamespace(case_id=number, request=request, paraphrases=())
+
+    records = [
+        record(1, "Oslo", "{} is near"),
+        record(2, "OSLO", "Close to {} is"),
+        record(3, "Bergen", "{} is near"),
+    ]
+    monkeypatch.setattr(streams, "locate", lambda file: file)
+    monkeypatch.setattr(streams, "read_records", lambda _: records)
+    requests = stream_named("counterfact").requests
+    assert sorted(request.case_id for request in requests) == [1, 3]
 
 
 def test_a_stream_that_edits_a_probes_subject_or_a_held_out_request_is_refused():

@@ -119,7 +119,7 @@ def test_an_editor_that_sees_all_is_trained_anew(track_of):
 def test_requests_of_an_editor_that_sees_all_are_asked_at_their_first_checkpoint(track_of):
     track = track_of("ft-bf", 4)
     (_, first_edit, _), (_, second_edit, _) = track.states([2, 4])
-    at_once = track.at_once()
+    at_once = track.at_once([2, 4])
     assert at_once["position"].tolist() == [1, 2, 3, 4]
     requests = track.stream.requests
     expected = [
@@ -127,6 +127,19 @@ def test_requests_of_an_editor_that_sees_all_are_asked_at_their_first_checkpoint
         *asked_requests(track.lm, requests[2:], second_edit)["target"],
     ]
     assert at_once["target"].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_is_asked_of_an_editor_that_sees_all_does_not_depend_on_earlier_calls(track_of):
+    alone, after_another = track_of("ft-bf", 4, "alone"), track_of("ft-bf", 4)
+    list(alone.states([2, 4]))
+    list(after_another.states([4]))
+    assert after_another.at_once([4])["case_id"].tolist() == [4, 4, 4, 4]
+    list(after_another.states([2, 4]))
+    first, second = (
+        track.at_once([2, 4]).drop(columns="seconds") for track in (alone, after_another)
+    )
+    pd.testing.assert_frame_equal(first, second)
+    assert first["case_id"].tolist() == [2, 2, 4, 4]
 
 
 def test_nothing_is_edited_at_zero(track_of):
