@@ -23,7 +23,7 @@ from helpers.klob.metrics import (
     layer_mass,
     regret_table,
 )
-from helpers.klob.tables import LABELS, criteria_table
+from helpers.klob.tables import LABELS, READ_THE_SUBJECT, criteria_table
 from helpers.results.archive import Run, runs_by_model
 from helpers.results.figure import Option, figure
 from helpers.results.statistics import mean_interval
@@ -45,8 +45,6 @@ TITLES = {
     "unbiasedness": "Unbiasedness (RSD)",
 }
 CONTROLS = ("random", "constant")
-# Their scores include the subject's last token, which ROME edits; the others' are of the last token.
-READ_THE_SUBJECT = ("causal-tracing", "gradient-weight", "fisher")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 

@@ -42,6 +42,8 @@ LABELS = {
     BEST_FIXED: "one layer for all facts",
     ANY_LAYER: "any layer (mean over layers)",
 }
+# Their scores include the subject's last token, which ROME edits; the others' are of the last token.
+READ_THE_SUBJECT = ("causal-tracing", "gradient-weight", "fisher")
 SUBTASKS = ("consistency", "relevance", "unbiasedness")
 ESTIMATE = ["mean", "low", "high", "n"]
 
