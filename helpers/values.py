@@ -125,8 +125,8 @@ class NotebookParams:
                     yield partial(self.value_checks[name], single_value)
 
 
-class BenchmarkParams(NotebookParams):
-    """Parameters of a benchmark: notebook 03's, which is about PEAK's records and cannot run them."""
+class TableParams(NotebookParams):
+    """Parameters of what has one table of the methods that ``methods`` lists."""
 
     value_checks: ClassVar[ValueChecks] = {
         **NotebookParams.value_checks,
@@ -142,6 +142,10 @@ class BenchmarkParams(NotebookParams):
     def needed_lists(self) -> tuple[str, ...]:
         """The methods of the table."""
         return ("methods",)
+
+
+class BenchmarkParams(TableParams):
+    """Parameters of a benchmark: notebook 03's, which is about PEAK's records and cannot run them."""
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
         """Methods, parameters that are PEAK's alone, then the data set."""

@@ -357,9 +357,10 @@ _TITLE = """# What public code does differently from its paper
 """
 _OPENING = (
     "An editor's results depend on its implementation. This page lists where public code departs from"
-    " the method as published, with the commit in which it was read, the switch that repeats it here, and"
-    " what it changes in our numbers. Without a switch, the difference is either repeated in every run"
-    " (*always*) or in none (*never*). Each editor's module states where ours departs from both.\n"
+    " the method as published. It gives the commit in which the code was read, the switch that repeats the"
+    " difference here, and what it changes in our numbers. Without a switch, the difference is either"
+    " repeated in every run (*always*) or in none (*never*). Each editor's module states where ours departs"
+    " from both.\n"
 )
 
 

@@ -69,13 +69,13 @@ def _draw_arrows(axes: Axes, scorer: str, editors: Sequence[str], tables_by_stat
     for height, editor in zip(range(len(editors) - 1, -1, -1), editors, strict=True):
         if scorer not in tables_by_state[editor]:
             continue
-        plain = interval(tables_by_state[editor][scorer], kind_of_scorer(scorer))
+        without_app = interval(tables_by_state[editor][scorer], kind_of_scorer(scorer))
         draw_intervals(
-            axes, [height], rows_of_estimates([plain]), fmt="o", color=PALETTE[7], **ACROSS
+            axes, [height], rows_of_estimates([without_app]), fmt="o", color=PALETTE[7], **ACROSS
         )
         protected = tables_by_state.get(f"{editor}+APP")
         if protected is not None and scorer in protected:
-            start = 100 * plain.mean
+            start = 100 * without_app.mean
             end = 100 * float(protected[scorer].mean())
             if abs(end - start) < _SHORTEST_ARROW:
                 axes.plot([end], [height], "|", color=PALETTE[3], markersize=9, markeredgewidth=1.6)
@@ -93,22 +93,23 @@ def _success_in_words(tables_by_state: Metrics) -> str:
 
     KN edits almost nothing; PRUNE's edits made alone are MEMIT's (``distinct``).
     """
-    plain = [
+    plain_editors = [
         state
         for state in distinct(tables_by_state)
         if state not in (UNEDITED, "KN") and not state.endswith("+APP")
     ]
 
     def ends(scorer: str) -> str:
-        means = [100 * tables_by_state[state][scorer].mean() for state in plain]
+        means = [100 * tables_by_state[state][scorer].mean() for state in plain_editors]
         return f"{min(means):.0f} to {max(means):.0f} %"
 
-    if not plain:
+    if not plain_editors:
         return "Success under four scorers"
     finding = (
-        f"By probability {ends('ES')} of the edits succeed; free text names {ends('free, greedy')}"
+        f"By probability {ends('ES')} of the edits succeed{_but_kn(tables_by_state)}; free text names"
+        f" {ends('free, greedy')}"
     )
-    with_app = [state for state in plain if f"{state}+APP" in tables_by_state]
+    with_app = [state for state in plain_editors if f"{state}+APP" in tables_by_state]
     lower = [
         state
         for state in with_app
@@ -118,6 +119,11 @@ def _success_in_words(tables_by_state: Metrics) -> str:
     if with_app and len(lower) == len(with_app):
         return f"{finding}, and fewer with APP"
     return f"{finding}; with APP fewer for {len(lower)} of {len(with_app)} editors"
+
+
+def _but_kn(tables_by_state: Metrics) -> str:
+    """Words for the editor that the ranges leave out, where its edits were asked."""
+    return " (KN's apart)" if "KN" in tables_by_state else ""
 
 
 @figure("08_who_says_it", of="scorers", main=MAIN_RUN, together=True)

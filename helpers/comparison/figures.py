@@ -103,8 +103,9 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     fig.legend(handles=handles, loc="outside right center", fontsize=7)
     note = (
         "Means with 95 % intervals of the stored tables; arrows: from an editor to itself with APP or icd."
-        " AFF and naming are of PEAK-CF, chains and the subject's facts of what each model recalls (with APP"
-        " fewer of its edits), each edit alone. Placebo: another case's edit"
+        " AFF and naming are of PEAK-CF, each of the records that it can be measured on; chains and the"
+        " subject's facts are of what each model recalls (with APP fewer of its edits); each edit alone."
+        " Omitted: editors whose two measures are of different settings. Placebo: another case's edit"
     )
     words = "; ".join(PACKAGED_WORDS.get(name, name) for name in model_names)
     has_mend = any(method.startswith("mend") for method in ordered)
@@ -128,27 +129,27 @@ def _points(rows: Rows, model: str, front: Front) -> Points:
 
 
 def _draw_points(axes: Axes, points: Points) -> None:
-    for key, (asked, damage) in points.items():
+    for key, (effect, damage) in points.items():
         line = {**method_line(key.method), "linestyle": "", "markersize": 6}
         if key.placebo:
             line |= {"color": PLACEBO_COLOUR, "marker": "x", "label": "placebo"}
         axes.errorbar(
-            asked.mean,
+            effect.mean,
             damage.mean,
-            xerr=_distances(asked),
+            xerr=_distances(effect),
             yerr=_distances(damage),
             elinewidth=0.5,
             **line,
         )
-    for key, (asked, damage) in points.items():
+    for key, (effect, damage) in points.items():
         editor, _, objective = key.method.partition("+")
         plain = key._replace(method=editor)
         if objective in ("app", "icd") and plain in points:
-            asked_plain, damage_plain = points[plain]
+            effect_plain, damage_plain = points[plain]
             axes.annotate(
                 "",
-                xy=(asked.mean, damage.mean),
-                xytext=(asked_plain.mean, damage_plain.mean),
+                xy=(effect.mean, damage.mean),
+                xytext=(effect_plain.mean, damage_plain.mean),
                 arrowprops={"arrowstyle": "->", "color": "0.3", "linewidth": 0.9},
             )
     axes.text(1.0, 0.0, "better", fontsize=7, color="0.4", ha="right")

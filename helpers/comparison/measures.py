@@ -14,8 +14,8 @@ folder               measures                    cases
 A run under the name ``editors`` adds methods to that of its model and data. One under the name ``shown`` has
 rows of its own: objectives were shown half of the answers, and the other half is scored.
 
-The edits of one row have one setting. Where a folder's edits have other hyperparameters than the row, its
-measures are left out.
+The edits of one row have the same hyperparameters and objectives (``settings_of``); corpora, seeds and types
+of weights are not compared. Where a folder's edits have others than the row, its measures are left out.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RowKey(NamedTuple):
 
 @dataclass
 class Row:
-    """The measures of one key, all of edits with the same ``settings``."""
+    """The measures of one key, all of edits with the same ``settings`` (``settings_of``)."""
 
     settings: Any
     records: int = 0  # PEAK's records that were edited; of few of them a measure is not defined

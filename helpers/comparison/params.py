@@ -12,34 +12,23 @@ from typing import Any, ClassVar
 
 from helpers import UserError
 from helpers.comparison.measures import FURTHER_EDITORS, HALF_SHOWN
-from helpers.editing.editors import method_label
 from helpers.params import check_one_of, defaults_of
 from helpers.paths import NOTEBOOKS, run_name
 from helpers.results.archive import archive
-from helpers.values import NotebookParams, RunBehind, ValueChecks, at_least, params_of
+from helpers.values import RunBehind, TableParams, ValueChecks, at_least, params_of
 
-ANSWERS, TEXT, ABILITY = "answers", "text", "ability"  # what is measured of PEAK's records
-RECALLED = "recalled-"  # what a model recalls: its data set's name begins so
+OF_ANSWERS, OF_TEXT, OF_ABILITY = "answers", "text", "ability"  # what is measured of PEAK's records
+RECALLED_PREFIX = "recalled-"  # what a model recalls: its data set's name begins so
 
 
-class ComparisonParams(NotebookParams):
+class ComparisonParams(TableParams):
     """Parameters of notebook 09."""
 
     value_checks: ClassVar[ValueChecks] = {
-        **NotebookParams.value_checks,
-        **at_least(1, "records", "samples"),
-        "methods": method_label,
-        "measured": partial(check_one_of, "measured", known=(ANSWERS, TEXT, ABILITY)),
+        **TableParams.value_checks,
+        **at_least(1, "samples"),
+        "measured": partial(check_one_of, "measured", known=(OF_ANSWERS, OF_TEXT, OF_ABILITY)),
     }
-
-    @property
-    def methods(self) -> list[str]:
-        """The methods that are published."""
-        return list(self.values["methods"])
-
-    def needed_lists(self) -> tuple[str, ...]:
-        """The methods."""
-        return ("methods",)
 
     def joint_checks(self) -> Iterator[Callable[[], object]]:
         """What is measured of which data, the checks of the run behind, and the published runs."""
@@ -57,7 +46,7 @@ class ComparisonParams(NotebookParams):
         values: dict[str, Any] = {name: self.values[name] for name in names}
         values["published"] = []
         label = HALF_SHOWN if self.values["shown_half"] else FURTHER_EDITORS
-        if self.values["dataset"].startswith(RECALLED):
+        if self.values["dataset"].startswith(RECALLED_PREFIX):
             values |= {
                 "benchmark": self.values["dataset"],
                 "first": self.values["records"],
@@ -74,18 +63,18 @@ class ComparisonParams(NotebookParams):
             "results": self.values["results"],
             "shown_half": self.values["shown_half"],
         }
-        if self.values["measured"] == ANSWERS:
+        if self.values["measured"] == OF_ANSWERS:
             values["methods"] = self.methods
             return _behind("03_editing_runs", values, label)
-        if self.values["measured"] == TEXT:
+        if self.values["measured"] == OF_TEXT:
             values |= {"scorers": self.methods, "samples": self.values["samples"]}
             return _behind("08_generated_text", values, label)
         values["ability"] = self.methods
         return _behind("08_generated_text", values, label)
 
     def _check_measured(self) -> None:
-        is_of_graphs = self.values["dataset"].startswith(RECALLED)
-        if is_of_graphs and self.values["measured"] != ANSWERS:
+        is_of_graphs = self.values["dataset"].startswith(RECALLED_PREFIX)
+        if is_of_graphs and self.values["measured"] != OF_ANSWERS:
             raise UserError(
                 f"measured: {self.values['measured']} is of PEAK's records, not of"
                 f" {self.values['dataset']}; set answers"

@@ -34,7 +34,7 @@ NOTE = (
 )
 
 
-def row_label(key: RowKey) -> str:
+def row_heading(key: RowKey) -> str:
     """A row's heading: the method, and how it differs from an edit of the case's own, with all answers."""
     label = method_label(key.method)
     if key.half_shown:
@@ -54,7 +54,7 @@ def comparison_table(rows: Rows, *, model: str = "") -> ShownTable:
     for key in keys:
         row = rows[key]
         cells: dict[str, str] = {} if model else {"model": key.model}
-        cells["method"] = row_label(key)
+        cells["method"] = row_heading(key)
         for group in dict.fromkeys(measure.group for measure in measures):
             of_group = [measure for measure in measures if measure.group == group]
             for measure in of_group:

@@ -342,8 +342,8 @@ def protections(run: Run, *, fractions: bool) -> list[Protection]:
     metrics = [metric for metric in HALF_METRICS if (metric.kind == "fraction") == fractions]
     compared = []
     for editor in editors_held_out([*measures]):
-        for given in (*GIVEN, ""):
-            protected_key = TableKey("", f"{editor}+app", given)
+        for answers_given in (*GIVEN, ""):
+            protected_key = TableKey("", f"{editor}+app", answers_given)
             if protected_key not in measures:
                 continue  # not yet published
             for metric in metrics:
@@ -351,7 +351,9 @@ def protections(run: Run, *, fractions: bool) -> list[Protection]:
                 protected = _complete_halves(measures[protected_key], metric)
                 common = plain.index.intersection(protected.index, sort=False)
                 compared.append(
-                    Protection(editor, given, metric, plain.loc[common], protected.loc[common])
+                    Protection(
+                        editor, answers_given, metric, plain.loc[common], protected.loc[common]
+                    )
                 )
     return compared
 

@@ -16,7 +16,7 @@ from helpers.klob.metrics import SHARES
 from helpers.klob.run import TABLES, VERSION, KlobTables, run_locators
 from helpers.locating.locators import LOCATORS, make_locator
 from helpers.models import LanguageModel
-from helpers.models.load import load
+from helpers.models.load import load_named
 from helpers.paths import RUNS, run_name
 from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
@@ -25,8 +25,7 @@ from helpers.results.store import ResultsStore, settings_key
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 05 ask for; models that fill masks are not edited."""
-    loading_options = {name: params[name] for name in ("dtype", "device", "masked", "dequantise")}
-    lm = load(params["model"], **loading_options)
+    lm = load_named(params)
     count_by_subtask = dict(
         zip(SCHEMAS, (count or None for count in params["counts"]), strict=True)
     )

@@ -236,33 +236,35 @@ class LifelongRun:
             seconds = at_once.loc[is_new, "seconds"].mean()
             yield _single(count, "seconds", seconds)
             earlier_count = count
-        now = self._read("now", counts)
-        if not len(now):
+        asked_again = self._read("now", counts)
+        if not len(asked_again):
             return
-        probability = np.exp(now["target"])
+        probability = np.exp(asked_again["target"])
         columns = {
-            "made": now["item"].map(matched_at_once).astype(float),
-            "now": now["matched"].astype(float),
-            "generality": now["matched_paraphrase"],
-            "free text": now["named"].astype(float),
+            "made": asked_again["item"].map(matched_at_once).astype(float),
+            "now": asked_again["matched"].astype(float),
+            "generality": asked_again["matched_paraphrase"],
+            "free text": asked_again["named"].astype(float),
             "P(new)": probability,
-            "new above old": (now["target"] > now["original"]).where(now["original"].notna()),
+            "new above old": (asked_again["target"] > asked_again["original"]).where(
+                asked_again["original"].notna()
+            ),
         }
         for measure, values in columns.items():
-            yield now[["case_id", "item", "unit"]].assign(
+            yield asked_again[["case_id", "item", "unit"]].assign(
                 measure=measure, value=values.astype(float)
             )
 
     def _measures_of_probes(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of what is not edited, next to the unedited model's answers, and of the state."""
-        known = self._read("known", counts)
-        if len(known):
+        known_facts = self._read("known", counts)
+        if len(known_facts):
             for measure, values in {
-                "locality": known["same"].astype(float),
-                "KL": known["kl"],
-                "P(known)": np.exp(known["sum"]),
+                "locality": known_facts["same"].astype(float),
+                "KL": known_facts["kl"],
+                "P(known)": np.exp(known_facts["sum"]),
             }.items():
-                yield known[["case_id", "item"]].assign(measure=measure, value=values)
+                yield known_facts[["case_id", "item"]].assign(measure=measure, value=values)
         text = self._read("text", counts)
         if len(text):
             loss = (-text["sum"] / text["tokens"]).rename("loss")

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs, measures_of_run
-from helpers.lifelong.tables import lifelong_caption, method_rows, row_label, so_what
+from helpers.lifelong.tables import lifelong_caption, method_rows, so_what, track_label
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
@@ -24,7 +24,7 @@ _DECILES = 10
 
 def _line_of(method: str, mode: str) -> dict[str, Any]:
     """A method's line; dotted where its turns are of several requests."""
-    line = method_line(method) | {"label": row_label(method, mode), "markersize": 4}
+    line = method_line(method) | {"label": track_label(method, mode), "markersize": 4}
     return line if mode.startswith("turns of 1,") else line | {"linestyle": ":"}
 
 
@@ -76,14 +76,18 @@ def retention(run: Run) -> Figure:
     fig, axes = plt.subplots(figsize=(7.2, 3.4))
     oldest_and_newest: list[tuple[float, float]] = []
     for method, mode, measures in method_rows(run):
-        now = by_age(measures, "now")
-        if len(now) < 2:
+        share_now = by_age(measures, "now")
+        if len(share_now) < 2:
             continue
         line = _line_of(method, mode)
-        axes.plot(now.index, now, **line)
-        made = by_age(measures, "made")
-        axes.plot(made.index, made, **line | {"fillstyle": "none", "linestyle": "", "label": ""})
-        oldest_and_newest.append((now.iloc[0], now.iloc[-1]))
+        axes.plot(share_now.index, share_now, **line)
+        share_at_once = by_age(measures, "made")
+        axes.plot(
+            share_at_once.index,
+            share_at_once,
+            **line | {"fillstyle": "none", "linestyle": "", "label": ""},
+        )
+        oldest_and_newest.append((share_now.iloc[0], share_now.iloc[-1]))
     axes.set(xlabel="decile of the sequence (1: the oldest requests)", ylabel="share written")
     axes.set(ylim=(-0.03, 1.03), xticks=range(1, _DECILES + 1))
     axes.legend(**AT_RIGHT)
@@ -109,7 +113,7 @@ def first_to_collapse(run: Run) -> Figure:
 
     A mark at the right edge, hollow: it never is.
     """
-    rows = [(row_label(method, mode), measures) for method, mode, measures in method_rows(run)]
+    rows = [(track_label(method, mode), measures) for method, mode, measures in method_rows(run)]
     fig, axes = plt.subplots(figsize=(7.6, 0.34 * len(rows) + 1.8))
     last_edits = max(int(measures["edits"].max()) for _, measures in rows)
     beyond_end = 3.0 * last_edits

@@ -62,6 +62,7 @@ SIGNS: dict[str, float] = {
     "perplexity": 2.0,
 }
 _NEXT_TO_ZERO_EDITS = ("own", "exam")
+LEAST_TO_LOSE = 0.1  # of such a measure at 0 edits: below, a change of it is no sign
 
 
 def measures_of_run(run: Run) -> pd.DataFrame:
@@ -163,11 +164,16 @@ def ending(measures: pd.DataFrame) -> str:
 
 
 def first_signs(measures: pd.DataFrame) -> dict[str, int | None]:
-    """By measure the first checkpoint of one method beyond its value of ``SIGNS``; None: none is."""
+    """By measure the first checkpoint of one method beyond its value of ``SIGNS``; None: none is.
+
+    Without measures that are below ``LEAST_TO_LOSE`` at 0 edits already.
+    """
     signs: dict[str, int | None] = {}
     for measure, level in SIGNS.items():
         means = curve(measures, measure)["mean"]
         if measure in _NEXT_TO_ZERO_EDITS and 0 in means.index:
+            if means[0] < LEAST_TO_LOSE:
+                continue
             means = means / means[0]
         means = means.drop(index=0, errors="ignore")
         is_beyond = means > level if level > 1 else means < level

@@ -62,7 +62,7 @@ PEAK_POOL = (40, 20)  # records of the first and of the second data set
 CHAIN_POOL = 30
 WINDOW = 128  # tokens
 CONTEXT = 16  # tokens of a window that are read, not scored: the prompt, to a gate
-TEXT = PACKAGED / "corpora" / "smollm2-135m.txt"
+PERPLEXITY_TEXT = PACKAGED / "corpora" / "smollm2-135m.txt"
 ON_TOP_TOGETHER = 8  # probes whose edits are held at the same time
 
 
@@ -129,7 +129,7 @@ class Probes:
             "version": VERSION,
             "pools": settings_key({"pools": pools}),
             "exam": EXAM_VERSION,
-            "text": file_digest(TEXT),
+            "text": file_digest(PERPLEXITY_TEXT),
             **asdict(self.counts),
             "scored_by": {"answers": Question.version},
         }
@@ -213,7 +213,7 @@ class ProbedModel:
         """The text in windows of ``WINDOW`` tokens, the last one perhaps shorter."""
         windows: list[list[int]] = []
         tokens_left = self.probes.counts.tokens
-        for window in TextCorpus(TEXT, WINDOW).documents(self.lm):
+        for window in TextCorpus(PERPLEXITY_TEXT, WINDOW).documents(self.lm):
             if tokens_left <= CONTEXT:
                 break
             windows.append(window[:tokens_left])

@@ -11,7 +11,7 @@ import pandas as pd
 from helpers.editing.presets import preset_words
 from helpers.lifelong.checkpoints import LifelongRun
 from helpers.lifelong.plan import LifelongPlan, cost_table
-from helpers.models import LanguageModel, load
+from helpers.models import LanguageModel, load_named
 from helpers.paths import run_name
 from helpers.results.archive import About, Run
 from helpers.results.publish import Part, Publication
@@ -27,12 +27,7 @@ _TYPES = {
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The runs that the parameters of notebook 10 ask for; what they will cost is printed first."""
-    lm = load(
-        params["model"],
-        dtype=params["dtype"],
-        device=params["device"],
-        dequantise=params["dequantise"],
-    )
+    lm = load_named(params)
     plan = LifelongPlan.of(params)
     runs = plan.runs(lm)
     print("CPU minutes of SmolLM2's measured costs, in proportion to the model's parameters:")

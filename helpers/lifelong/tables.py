@@ -33,7 +33,7 @@ def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
         yield str(method), str(mode), measures
 
 
-def row_label(method: str, mode: str) -> str:
+def track_label(method: str, mode: str) -> str:
     """A method in figures and sentences: its label, with its turns where they are of several requests."""
     turns, _, order = mode.partition(", ")
     words = [method_label(method)]
@@ -94,13 +94,13 @@ def on_top_table(run: Run) -> ShownTable:
             cells = {
                 measure: in_points(estimate(measures, measure, int(edits))) for measure in _ON_TOP
             }
-            rows.append({"method": row_label(method, mode), "edits": int(edits), **cells})
+            rows.append({"method": track_label(method, mode), "edits": int(edits), **cells})
     return with_note(pd.DataFrame(rows), "percent, with 95 % intervals over probes")
 
 
 def so_what(run: Run) -> list[str]:
     """Three sentences: who remembers, what breaks first, what a further edit does then."""
-    now: dict[str, float] = {}
+    shares_now: dict[str, float] = {}
     firsts: Counter[str] = Counter()
     methods_with_signs = 0
     last_edits = 0
@@ -108,17 +108,17 @@ def so_what(run: Run) -> list[str]:
     for method, mode, measures in method_rows(run):
         last = int(measures["edits"].max())
         last_edits = max(last_edits, last)
-        now[row_label(method, mode)] = estimate(measures, "now", last).mean
+        shares_now[track_label(method, mode)] = estimate(measures, "now", last).mean
         first_measures = _first_measures(measures)
         firsts.update(first_measures)
         methods_with_signs += bool(first_measures)
         aff = curve(measures, "AFF")["mean"]
         for edits in {0, last} & set(aff.index):
             forgetting.setdefault(int(edits), []).append(100 * aff[edits])
-    surviving = [label for label, share in now.items() if share >= 0.5]
+    surviving = [label for label, share in shares_now.items() if share >= 0.5]
     sentences = [
-        f"After up to {last_edits} edits {len(surviving)} of {len(now)} methods still give at least half of"
-        f" the sampled requests{': ' if surviving else ''}{', '.join(surviving)}."
+        f"After up to {last_edits} edits {len(surviving)} of {len(shares_now)} methods still give at least"
+        f" half of the sampled requests{': ' if surviving else ''}{', '.join(surviving)}."
     ]
     if firsts:
         count = max(firsts.values())

@@ -139,6 +139,17 @@ def load(
         raise ModelError(_why_not_loaded(source, error)) from error
 
 
+def load_named(params: Mapping[str, Any]) -> LanguageModel:
+    """The model that a params file names, loaded as the file asks."""
+    return load(
+        params["model"],
+        dtype=params["dtype"],
+        device=params["device"],
+        masked=params.get("masked", False),
+        dequantise=params["dequantise"],
+    )
+
+
 def model_source(name: str) -> str:
     """A model's packaged or shape's name, its folder, or its hub name; a ModelError where it has none."""
     shape = name.removeprefix(SHAPE_PREFIX)

@@ -23,9 +23,9 @@ _FORMATS = {
     "compressed-tensors": "compressed-tensors",
     "bitsandbytes": "bitsandbytes",
 }
-_WHEN_LOADED = (
-    "bitsandbytes",
-)  # formats whose codes are numbers after loading; else while loading
+_WHEN_LOADED = frozenset(
+    {"bitsandbytes"}
+)  # become numbers once loaded; the others, while they load
 
 
 def code_format(config: PreTrainedConfig) -> str:

@@ -38,12 +38,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
 
 def peak_run(params: Mapping[str, Any]) -> PeakRun:
     """Model, records and results store that the parameters name."""
-    lm = models.load(
-        params["model"],
-        dtype=params["dtype"],
-        device=params["device"],
-        dequantise=params["dequantise"],
-    )
+    lm = models.load_named(params)
     data = load_peak(
         params["dataset"],
         strict_lists=params["strict_lists"],

@@ -21,12 +21,7 @@ from helpers.results.store import ResultsStore
 
 def benchmark_publication(benchmark: Benchmark[Case], params: Mapping[str, Any]) -> Publication:
     """Every method of the parameters on every case of a benchmark, by the model that they name."""
-    lm = models.load(
-        params["model"],
-        dtype=params["dtype"],
-        device=params["device"],
-        dequantise=params["dequantise"],
-    )
+    lm = models.load_named(params)
     store = ResultsStore(REPOSITORY / params["results"])
     editor_options = {key: params[key] for key in ("preset", "corpus", "seed")}
     parts = []

@@ -17,7 +17,7 @@ from helpers.editing.editors import split_method
 from helpers.editing.icd import Icd
 from helpers.editing.presets import icd_of_preset, preset_words
 from helpers.editing.request import TrainingProbe
-from helpers.models import LanguageModel, load
+from helpers.models import LanguageModel, load_named
 from helpers.paths import RUNS, file_name, run_name
 from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
@@ -32,12 +32,7 @@ from helpers.thinkedit.shown import split_graphs
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """The run that the parameters of notebook 06 ask for."""
-    lm = load(
-        params["model"],
-        dtype=params["dtype"],
-        device=params["device"],
-        dequantise=params["dequantise"],
-    )
+    lm = load_named(params)
     edits: Sequence[EditedGraph] = load_edited_graphs(params["benchmark"])
     probes_shown: Mapping[int, Sequence[TrainingProbe]] = {}
     if params["shown_half"]:

@@ -18,7 +18,7 @@ from helpers.comparison.measures import (
     stored_rows,
 )
 from helpers.comparison.params import ComparisonParams
-from helpers.comparison.tables import comparison_table, comparison_values, row_label, short_table
+from helpers.comparison.tables import comparison_table, comparison_values, row_heading, short_table
 from helpers.editing.editors import EDITORS, EditorError, method_label, method_named
 from helpers.editing.held_out import check_held_out
 from helpers.editing.presets import read_hyperparameters
@@ -139,7 +139,7 @@ def test_labels_are_methods_and_back():
                 assert method_named(method_label(method)) == method
     with pytest.raises(EditorError, match="no method has the label 'ROME-2'"):
         method_named("ROME-2")
-    assert row_label(RowKey("m", "ft-bf", placebo=True)) == "FT-BF, placebo"
+    assert row_heading(RowKey("m", "ft-bf", placebo=True)) == "FT-BF, placebo"
     assert RowKey("m", "ft-bf").information == "all"
 
 

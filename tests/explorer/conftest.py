@@ -12,6 +12,7 @@ from helpers.explorer.one_edit import LISTING, ChainExplorer, Explorer
 from helpers.peak.records import load_peak
 from helpers.results.store import ResultsStore
 from helpers.thinkedit.knowgic import load_edited_graphs
+from tests.shortened import shortened
 
 
 class QuickExplorer(Explorer):
@@ -39,18 +40,7 @@ def short_records():
     twice = [r for r in every if subjects.count(r.subject) > 1]
     pair = [r for r in twice if r.subject == twice[0].subject][:2]
     other = next(r for r in every if r.subject != twice[0].subject)
-    return tuple(_shortened(record) for record in (*pair, other))
-
-
-def _shortened(record):
-    return replace(
-        record,
-        correct=record.correct[:2],
-        hard_false=record.hard_false[:2],
-        random_false=record.random_false[:2],
-        paraphrases=record.paraphrases[:1],
-        locality=record.locality[:1],
-    )
+    return tuple(shortened(record, locality=1) for record in (*pair, other))
 
 
 @pytest.fixture

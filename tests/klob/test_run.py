@@ -200,7 +200,7 @@ def test_a_published_run_takes_further_locators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = tiny_masked if masked else tiny("llama")
-    monkeypatch.setattr(publishing, "load", lambda *_, **__: model)
+    monkeypatch.setattr(publishing, "load_named", lambda *_, **__: model)
     monkeypatch.setattr(publishing, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(publishing, "edit_settings", lambda *_, **__: {"preset": "tuned"})
     edited: list[Sequence[int]] = []

@@ -13,10 +13,10 @@ from helpers.lifelong.checkpoints import LifelongRun
 from helpers.lifelong.probes import ProbeCounts, ProbedModel, Probes, drawn_probes
 from helpers.lifelong.streams import KnownFact, Stream, StreamRequest
 from helpers.lifelong.track import Track
-from helpers.peak.records import PeakRecord
 from helpers.results.store import ResultsStore
 from helpers.scoring.answers import Question
 from tests.editing.conftest import make_editor, moments_of  # noqa: F401 - fixtures
+from tests.shortened import shortened
 
 SUBJECTS = ("Mars", "Lake Chad", "Bach", "Oslo", "Peru", "Nile", "Etna", "Cuba", "Java", "Crete")
 TARGETS = ("Venus", "Peru", "Aida", "Norway", "Chile")
@@ -43,17 +43,6 @@ def probes() -> Probes:
     first_pool, second_pool = packaged.records
     records = (tuple(map(shortened, first_pool)), tuple(map(shortened, second_pool)))
     return replace(packaged, records=records)
-
-
-def shortened(record: PeakRecord) -> PeakRecord:
-    """A record with short lists."""
-    return replace(
-        record,
-        correct=record.correct[:2],
-        hard_false=record.hard_false[:2],
-        random_false=record.random_false[:2],
-        paraphrases=record.paraphrases[:1],
-    )
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_probes_that_do_not_fit_the_context_are_one_line(run_of, monkeypatch):
         ("checkpoints.FREE_TEXT", Sampling(max_new_tokens=7)),
         ("checkpoints.Sampling.version", 7),
         ("probes.EXAM_VERSION", 7),
-        ("probes.TEXT", Path(__file__)),
+        ("probes.PERPLEXITY_TEXT", Path(__file__)),
     ],
 )
 def test_what_is_asked_is_in_the_key(run_of, monkeypatch, name, value):

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from helpers.lifelong import figures
 from helpers.lifelong.measures import collapse, curve, ending, estimate, first_signs
-from helpers.lifelong.tables import lifelong_table, on_top_table, row_label, so_what
+from helpers.lifelong.tables import lifelong_table, on_top_table, so_what, track_label
 from helpers.results.archive import About, Run
 from helpers.results.statistics import share_interval
 
@@ -130,8 +130,8 @@ def run() -> Run:
 
 
 def test_words_are_made_of_the_tables(run):
-    assert row_label("memit", "turns of 10, order 0") == "MEMIT, turns of 10"
-    assert row_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
+    assert track_label("memit", "turns of 10, order 0") == "MEMIT, turns of 10"
+    assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
     assert first.startswith("After up to 30 edits 2 of 2 methods still give at least half")
     assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."

@@ -29,7 +29,7 @@ def values(tiny, make_editor, tmp_path, monkeypatch, short_exam) -> dict[str, An
         "build_editors",
         lambda methods, lm, **_: {method: make_editor(method, lm) for method in methods},
     )
-    monkeypatch.setattr(publish_module, "load", lambda *_, **__: lm)
+    monkeypatch.setattr(publish_module, "load_named", lambda *_, **__: lm)
     monkeypatch.setattr(plan_module, "REPOSITORY", tmp_path)
     assert build_editors is not plan_module.build_editors
     small = {"peak_cf": 1, "peak_t": 0, "chains": 1, "known": 2, "tokens": 150}

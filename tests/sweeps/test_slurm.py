@@ -18,7 +18,7 @@ import yaml
 
 from helpers import UserError
 from helpers.models.shapes import random_model
-from helpers.paths import REPOSITORY, RUNS
+from helpers.paths import FIGURES, REPOSITORY, RUNS
 from helpers.results.store import ResultsStore
 from helpers.sweeps import engines
 from helpers.sweeps.drive import run_file, run_sweep, status
@@ -86,8 +86,10 @@ def test_an_array_of_the_quick_profile(cluster, tiny_folder, results, tmp_path, 
         "slurm": OPTIONS,
     }
     file.write_text(yaml.safe_dump(sweep))
+    figures_before = {path: path.stat().st_mtime_ns for path in FIGURES.glob("*.*")}
     lines, failed = run_file(file, engine="slurm", folder=folder)
     assert not failed, "\n".join(lines)
+    assert {path: path.stat().st_mtime_ns for path in FIGURES.glob("*.*")} == figures_before
     assert "4 runs: 4 done" in lines
     assert "AFF_hard" in (folder / "tables.csv").read_text()
     # What the shards share, two tasks of one array, and the table.

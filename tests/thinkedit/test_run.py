@@ -358,7 +358,7 @@ def publishing(tiny, edits, tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "load_aliases", lambda layout: {})
 
     def published(editor, *, from_store_only=False, **given):
-        monkeypatch.setattr(publish, "load", lambda *_, **__: editor.lm)
+        monkeypatch.setattr(publish, "load_named", lambda *_, **__: editor.lm)
         monkeypatch.setattr(publish, "build_editor", lambda *a, **k: editor)
         asked = {
             **defaults,

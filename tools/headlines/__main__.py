@@ -49,7 +49,7 @@ def pages(headlines: Iterable[Headline]) -> dict[Path, str]:
             "figure": first_screen.caption_of_figure(),
             "findings": first_screen.findings_lines(),
             "headlines": "\n".join(headline.line() for headline in headlines),
-            "short table": _markdown(first_screen.short_table()),
+            "short table": _markdown(first_screen.first_screen_table()),
         },
         RESULTS: {
             "editors": _markdown(editors_table()),

@@ -80,7 +80,7 @@ def _mean_of(metrics: pd.DataFrame, name: str) -> Estimate:
     return Estimate(float(mean), float(low), float(high), int(n))
 
 
-def short_table() -> pd.DataFrame:
+def first_screen_table() -> pd.DataFrame:
     """Some editors on the main run's records in percent, with n and what free text names."""
     metrics = method_metrics(scores_of(archive("peak").get(MAIN_RUN)))
     states = states_of_main_run()

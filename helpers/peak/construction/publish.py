@@ -87,12 +87,7 @@ def construction_run(
 
 def publication(params: Mapping[str, Any]) -> Publication:
     """Notebook 02's construction: the facts read, both sets built, and filtered by the model."""
-    lm = models.load(
-        params["model"],
-        dtype=params["dtype"],
-        device=params["device"],
-        dequantise=params["dequantise"],
-    )
+    lm = models.load_named(params)
 
     @cache
     def published_tables() -> Mapping[str, pd.DataFrame]:

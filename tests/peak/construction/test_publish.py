@@ -42,7 +42,7 @@ def test_published_is_what_the_notebook_makes(tiny):
 
 
 def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "load", lambda name, **how: tiny("llama"))
+    monkeypatch.setattr(models, "load_named", lambda _: tiny("llama"))
     into = Archive(tmp_path / "construction")
     folder = publish_parts(publication(params), into)
     run = into.get(folder.name)
@@ -51,7 +51,7 @@ def test_a_construction_is_made_once(params, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(publishing, "read_graph", None)  # making it again would fail
     assert publish_parts(publication(params), into) == folder
     monkeypatch.undo()
-    monkeypatch.setattr(models, "load", lambda name, **how: tiny("llama"))
+    monkeypatch.setattr(models, "load_named", lambda _: tiny("llama"))
     wanting = {**params, "least_correct": 40, "most_correct": 50}
     with pytest.raises(UserError, match="becomes a candidate"):
         publish_parts(publication(wanting), Archive(tmp_path / "other"))
