@@ -16,7 +16,7 @@ from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
 from helpers.comparison.measures import Rows, stored_rows
 from helpers.comparison.tables import comparison_table, comparison_values
-from helpers.costs.held_out_answers import held_out_table
+from helpers.costs.held_out_answers import held_out_table, unshown_note
 from helpers.costs.leaks import leak_table
 from helpers.costs.strength import matched_table
 from helpers.costs.undo import undo_table
@@ -198,7 +198,8 @@ def _success_and_damage(run: Run, *, paper_table: str) -> ShownTable:
     by_record = {**unedited(scores), **method_metrics(scores)}
     source = run.about.source
     papers = paper_setting(source["model"], source["dataset"], tables=[paper_table])
-    return _beside(by_record, papers, *method_notes(run))
+    notes = [*method_notes(run), unshown_note(by_record, source["model"])]
+    return _beside(by_record, papers, *notes)
 
 
 def _every_editor(*runs: Run, table_of: Callable[[Rows], AnyTable]) -> AnyTable:
@@ -213,7 +214,8 @@ def _objectives(run: Run) -> ShownTable:
     tables: dict[str, pd.DataFrame] = {}
     for editor in editors_with(run, "alpha", factor=0):
         tables |= by_label(finished(metrics, objectives(editor)))
-    return with_note(editing_table(tables, metrics=HARD_METRICS), *training_notes(run))
+    notes = [*training_notes(run), unshown_note(tables, run.about.source["model"])]
+    return with_note(editing_table(tables, metrics=HARD_METRICS), *notes)
 
 
 def _dose_slopes(run: Run) -> pd.DataFrame:
@@ -247,7 +249,8 @@ def _all_answers_as_targets(run: Run) -> ShownTable:
     variants = [variant for editor in fairer_editors(run) for variant in fairer(editor)]
     by_record = by_label(finished(variant_metrics(studies_of(run).scores), variants))
     papers = paper_setting("llama2-7b", "peak-cf", tables=["peak_table_5"])  # its only model
-    return _beside(by_record, papers, *training_notes(run))
+    notes = [*training_notes(run), unshown_note(by_record, run.about.source["model"])]
+    return _beside(by_record, papers, *notes)
 
 
 def _sequences_by_length(run: Run) -> ShownTable:

@@ -66,7 +66,7 @@ def held_out_dumbbells(run: Run) -> Figure:
         of_measure = [protection for protection in compared if protection.metric.name == name]
         _draw_dumbbells(axes, of_measure, heights)
         axes.set_title(title)
-        axes.set_xlabel("points less than without APP → protects")
+        axes.set_xlabel("points less than without APP →")
     labels = [f"{method_label(f'{editor}+app')}: {_GIVEN_WORDS[given]}" for editor, given in rows]
     panels[0].set_yticks([*heights.values()], labels)
     panels[-1].legend(title="half of the list", **AT_RIGHT)
@@ -112,17 +112,17 @@ def _draw_dumbbells(
 def _held_out_in_words(compared: Sequence[Protection]) -> str:
     """The finding: means over editors of what is protected of either half, where half was given."""
     primary = [protection for protection in compared if protection.given == HALF]
+    is_protected = all(protection.of_half(UNSHOWN).difference.low > 0 for protection in primary)
     words = []
-    for name, of_list in (("AFF", "correct"), ("ANF", "false")):
+    for name, damage in (("AFF", "forgetting"), ("ANF", "noise")):
         of_measure = [protection for protection in primary if protection.metric.name == name]
         means = {
             half: 100 * float(np.mean([p.of_half(half).difference.mean for p in of_measure]))
             for half in (SHOWN, UNSHOWN)
         }
-        words.append(
-            f"{means[UNSHOWN]:.0f} points of unshown {of_list} answers ({means[SHOWN]:.0f} of shown ones)"
-        )
-    return f"Given half of the lists, APP protects {words[0]} and {words[1]}"
+        words.append(f"{means[UNSHOWN]:.0f} points less {damage} ({means[SHOWN]:.0f} where shown)")
+    beginning = "APP also protects" if is_protected else "What APP does for"
+    return f"{beginning} answers that its loss was not shown: {words[0]}, {words[1]}"
 
 
 @figure("04_matched_strength", of="matched", main=MAIN_RUN)

@@ -16,7 +16,7 @@ one more column: the ``half`` that an answer is in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -30,6 +30,7 @@ from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.editing.editors import method_label
 from helpers.editing.request import EditRequest
+from helpers.paths import run_name
 from helpers.peak.metrics import (
     DEFAULT_FILTER,
     KEYS,
@@ -46,7 +47,7 @@ from helpers.peak.run import PeakRun, edit_request
 from helpers.peak.shown import shown_names
 from helpers.peak.tables import scores_of
 from helpers.records import comparable
-from helpers.results.archive import Run, TableKey
+from helpers.results.archive import Run, TableKey, archive
 from helpers.results.benchmark import part_of_cases
 from helpers.results.evaluation import INDEPENDENT, Mode
 from helpers.results.notes import ShownTable, with_note, with_power, with_relations
@@ -413,3 +414,31 @@ def _left_out(run: Run) -> list[str]:
         if not is_split.all():
             counts.append(f"{int((~is_split).sum())} records have fewer than two {words} answers")
     return counts
+
+
+def unshown_note(methods: Iterable[str], model_name: str) -> str:
+    """Below a table with APP: its loss holds the scored answers, and what it does for others; or nothing.
+
+    The numbers are means over the editors of the model's stored run on PEAK-CF.
+    """
+    if not any("+APP" in method for method in methods):
+        return ""
+    words = "APP's loss contains the answers that are scored here"
+    run = archive("held_out").known(run_name(model_name, "peak-cf"))
+    if run is None or not editors_held_out(run.keys):
+        return words
+    of_half = [p for p in protections(run, fractions=True) if p.given == HALF]
+    editors = dict.fromkeys(protection.editor for protection in of_half)
+    points = []
+    for half in (SHOWN, UNSHOWN):
+        means = [
+            np.mean([p.of_half(half).difference.mean for p in of_half if p.metric.name == name])
+            for name in ("AFF", "ANF")
+        ]
+        points.append(f"{100 * means[0]:.0f} and {100 * means[1]:.0f} points")
+    counts = sorted({len(protection.plain) for protection in of_half})
+    return (
+        f"{words}; given half of them, it lowers AFF and ANF by {points[0]} in that half and by"
+        f" {points[1]} in the other (mean of {len(editors)} editors, n = {'–'.join(map(str, counts))};"
+        " table held_out)"
+    )
