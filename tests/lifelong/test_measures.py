@@ -133,11 +133,57 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 10, order 0") == "MEMIT, turns of 10"
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
-    assert first.startswith("After up to 30 edits 2 of 2 methods still give at least half")
-    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
-    assert (
-        third == "A further edit's AFF is 40 to 40 % after 0 edits, and 40 to 40 % after 30 edits."
+    assert first == (
+        "After up to 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
+        " sampled requests."
     )
+    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
+    assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
+
+
+def without(stored: pd.DataFrame, measure: str) -> pd.DataFrame:
+    return stored[stored["measure"] != measure]
+
+
+def changed(run: Run, **tables: pd.DataFrame) -> Run:
+    """The run with another table of MEMIT or of UltraEdit."""
+    names = {name.split()[1].rstrip(","): name for name in run.tables}
+    of_methods = {names[method]: stored for method, stored in tables.items()}
+    return Run(run.name, run.about, {**run.tables, **of_methods})
+
+
+def test_words_about_one_method_of_several_name_it(run):
+    memit, ultraedit = run.tables.values()
+    forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.0))
+    forgotten = forgotten.assign(measure=forgotten["measure"].replace("made", "other"))
+    mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
+    first, second, _ = so_what(mixed)
+    assert first.startswith("After up to 30 edits 1 of 2 methods (UltraEdit) still gives at least")
+    assert second == "Only MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
+    assert so_what(both_lost)[0].startswith("After up to 30 edits none of 2 methods still gives")
+
+
+def test_words_about_a_run_of_one_method_count_nothing(run):
+    (name, *_) = run.tables
+    stored = run.tables[name]
+    alone = Run(run.name, run.about, {name: stored})
+    first, second, _ = so_what(alone)
+    assert first.startswith("After up to 30 edits MEMIT, turns of 10 still gives at least half")
+    assert second == "MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    lost = stored.assign(value=stored["value"].where(stored["measure"] != "now", 0.0))
+    first, *_ = so_what(Run(run.name, run.about, {name: lost}))
+    assert first.startswith("After up to 30 edits MEMIT, turns of 10 no longer gives at least half")
+    whole = Run(run.name, run.about, {name: without(stored, "weights")})
+    assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
+
+
+def test_methods_that_break_differently_share_no_first_sign(run):
+    memit, ultraedit = run.tables.values()
+    lost = pd.DataFrame({"case_id": 10, "measure": "text", "value": [9.0], "item": 2, "unit": 2})
+    broken = pd.concat([without(ultraedit, "weights"), lost])
+    _, second, _ = so_what(changed(run, memit=memit, ultraedit=broken))
+    assert second == "The 2 methods that show a sign of collapse share no first one."
 
 
 def test_signs_at_the_same_checkpoint_are_all_first(run):
