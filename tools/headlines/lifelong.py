@@ -73,7 +73,7 @@ def _last_edits(run: Run) -> int:
 
 
 def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
-    """What the method that keeps most requests gives and damages, and what the one that keeps fewest gives."""
+    """What the method that keeps most requests gives and damages, and who keeps fewest."""
     measures_of_methods: dict[str, pd.DataFrame] = {
         track_label(method, mode): measures for method, mode, measures in method_rows(run)
     }
