@@ -8,7 +8,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from helpers.lifelong import figures
-from helpers.lifelong.measures import collapse, curve, ending, estimate, first_signs
+from helpers.lifelong.measures import SIGNS, collapse, curve, ending, estimate, first_signs
 from helpers.lifelong.tables import lifelong_table, on_top_table, so_what, track_label
 from helpers.results.archive import About, Run
 from helpers.results.statistics import share_interval
@@ -235,16 +235,26 @@ def test_tables_have_a_row_for_each_method(run):
 )
 def test_figures_are_drawn(run, draw):
     fig = draw(run)
-    labels = {text.get_text() for legend in fig.legends for text in legend.get_texts()}
-    labels |= {text.get_text() for axes in fig.axes for text in axes.get_yticklabels()}
-    labels |= {
-        text.get_text()
-        for axes in fig.axes
-        if axes.get_legend()
-        for text in axes.get_legend().get_texts()
-    }
+    labels = {text.get_text() for axes in fig.axes for text in axes.get_yticklabels()}
+    labels |= {text.get_text() for axes in fig.axes for text in axes.texts}
     assert {"MEMIT, turns of 10", "UltraEdit"} <= labels
+    assert "\n" not in fig.get_supxlabel()
     plt.close(fig)
+
+
+def test_the_figure_of_first_signs_has_a_number_in_every_cell_that_breaks(run):
+    fig = figures.first_to_collapse(run)
+    (axes,) = fig.axes
+    cells = {text.get_position(): text.get_text() for text in axes.texts}
+    column = [*SIGNS].index("weights")
+    assert cells[column, 0] == cells[column, 1] == "10"
+    assert cells[[*SIGNS].index("perplexity"), 0] == "–"
+    plt.close(fig)
+
+
+def test_one_checkpoint_is_drawn_too(run):
+    tables = {name: stored[stored["case_id"].isin((0, 30))] for name, stored in run.tables.items()}
+    plt.close(figures.survival(Run(run.name, run.about, tables)))
 
 
 def test_age_is_counted_in_deciles(run):
@@ -252,3 +262,10 @@ def test_age_is_counted_in_deciles(run):
     by_age = figures.by_age(measures, "now")
     assert by_age.index.tolist() == list(range(1, 11))
     assert by_age.tolist() == [0.0] * 5 + [1.0] * 5
+
+
+def test_few_requests_are_fewer_parts_by_age():
+    measures = table((30, "now", [0.0] * 10 + [1.0] * 20)).assign(item=range(1, 31))
+    assert figures.by_age(measures, "now").to_dict() == {1: 0.0, 2: 1.0, 3: 1.0}
+    few = table((3, "now", [0.0, 1.0, 1.0])).assign(item=range(1, 4))
+    assert len(figures.by_age(few, "now")) == 1
