@@ -98,6 +98,22 @@ def on_top_table(run: Run) -> ShownTable:
     return with_note(pd.DataFrame(rows), "percent, with 95 % intervals over probes")
 
 
+def at_once_and_now(run: Run) -> list[str]:
+    """A line a method: what it gave right after its turn, what it gives now, which known facts it keeps."""
+    lines = []
+    for method, mode, measures in method_rows(run):
+        last = int(measures["edits"].max())
+        at_once, now, locality = (
+            100 * estimate(measures, measure, last).mean
+            for measure in ("at once", "now", "locality")
+        )
+        lines.append(
+            f"{track_label(method, mode)}: {at_once:.0f} % of its latest requests at once, {now:.0f} % of all"
+            f" now; the next token stays after {locality:.0f} % of known facts"
+        )
+    return lines
+
+
 def so_what(run: Run) -> list[str]:
     """Three sentences: who remembers, what breaks first, what a further edit does then.
 

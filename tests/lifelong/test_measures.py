@@ -9,7 +9,13 @@ from matplotlib import pyplot as plt
 
 from helpers.lifelong import figures
 from helpers.lifelong.measures import SIGNS, collapse, curve, ending, estimate, first_signs
-from helpers.lifelong.tables import lifelong_table, on_top_table, so_what, track_label
+from helpers.lifelong.tables import (
+    at_once_and_now,
+    lifelong_table,
+    on_top_table,
+    so_what,
+    track_label,
+)
 from helpers.results.archive import About, Run
 from helpers.results.statistics import share_interval
 
@@ -184,6 +190,17 @@ def test_methods_that_break_differently_share_no_first_sign(run):
     broken = pd.concat([without(ultraedit, "weights"), lost])
     _, second, _ = so_what(changed(run, memit=memit, ultraedit=broken))
     assert second == "The 2 methods that show a sign of collapse share no first one."
+
+
+def test_at_once_is_next_to_now(run):
+    memit, ultraedit = run.tables.values()
+    forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.25))
+    assert at_once_and_now(changed(run, memit=forgotten, ultraedit=ultraedit)) == [
+        "MEMIT, turns of 10: 50 % of its latest requests at once, 25 % of all now; the next token stays after"
+        " 50 % of known facts",
+        "UltraEdit: 100 % of its latest requests at once, 100 % of all now; the next token stays after 100 %"
+        " of known facts",
+    ]
 
 
 def test_signs_at_the_same_checkpoint_are_all_first(run):
