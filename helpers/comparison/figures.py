@@ -9,7 +9,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from helpers import UserError
 from helpers.comparison.measures import (
@@ -25,13 +24,12 @@ from helpers.comparison.measures import (
 )
 from helpers.editing.editors import distinct
 from helpers.peak.figures import MAIN_RUN
-from helpers.results.archive import PACKAGED_WORDS, Run
+from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.statistics import Estimate
-from helpers.results.style import with_caption
+from helpers.results.style import PointLabel, label_points, with_caption
 from helpers.thinkedit.metrics import DEEP, OWN
-from helpers.thinkedit.tables import UNDERTRAINED
 
 PLACEBO_COLOUR = "0.6"
 
@@ -44,6 +42,7 @@ class Front:
     asked_title: str
     damage: str
     damage_title: str
+    items: str  # of which both are means, in words
     is_left: bool = False  # the stored measure is what is left, so that the damage is the rest
 
     def point(self, estimates: dict[str, Estimate]) -> tuple[Estimate, Estimate] | None:
@@ -57,19 +56,32 @@ class Front:
 
 
 FRONTS = (
-    Front(NAMING, "responses that name the new answer", "AFF", "other answers forgotten (AFF)"),
     Front(
-        DEEP, "edits that leave no chain (deep)", OWN, "subject's other facts lost", is_left=True
+        NAMING,
+        "responses that name the new answer",
+        "AFF",
+        "other answers forgotten (AFF)",
+        "PEAK-CF records",
+    ),
+    Front(
+        DEEP,
+        "edits that leave no chain (deep)",
+        OWN,
+        "subject's other facts lost",
+        "recalled facts",
+        is_left=True,
     ),
 )
 
 
 @figure("09_front", of="peak", main=MAIN_RUN, together=True)
 def front_panels(runs: Sequence[Run]) -> Figure:
-    """Damage against what was asked, a row of panels a model: lower right is better.
+    """Damage against what was asked, a column of panels a model: lower right is better.
 
-    Left: free text that names the new answer, and other answers forgotten. Right: edits that leave no chain
+    Above: free text that names the new answer, and other answers forgotten. Below: edits that leave no chain
     to the old fact, and the subject's other facts lost. Arrows lead from an editor to itself with APP or icd.
+    AFF and naming are of the records that each can be measured on; with APP fewer of what a model recalls is
+    edited. Without editors whose two measures are of different settings.
     """
     names = {run.about.source["model"] for run in runs}
     groups = (LISTS, TEXT, GRAPHS)
@@ -84,33 +96,31 @@ def front_panels(runs: Sequence[Run]) -> Figure:
             " 08's run, or one of what the model recalls"
         )
     fig, panels = plt.subplots(
-        len(model_names), len(FRONTS), figsize=(7.6, 2.7 * len(model_names) + 1.2), squeeze=False
+        len(FRONTS), len(model_names), figsize=(9.2, 5.8), sharex="row", sharey="row", squeeze=False
     )
-    methods: dict[str, None] = {}
-    for model_name, panels_of_model in zip(model_names, panels, strict=True):
-        for front, axes in zip(FRONTS, panels_of_model, strict=True):
+    counts: dict[Front, set[int]] = {}
+    for panels_of_front, front in zip(panels, FRONTS, strict=True):
+        for axes, model_name in zip(panels_of_front, model_names, strict=True):
             points = _points(rows, model_name, front)
-            methods |= {key.method: None for key in points if not key.placebo}
             axes.set_visible(bool(points))
             _draw_points(axes, points)
             axes.set_title(model_name, fontsize=8)
             axes.set_xlabel(front.asked_title, fontsize=8)
-            axes.set_ylabel(front.damage_title, fontsize=8)
-    drawn = {key.method for key in in_order(rows)} & methods.keys()
-    ordered = list(dict.fromkeys(key.method for key in in_order(rows) if key.method in drawn))
-    handles = [Line2D([], [], **{**method_line(method), "linestyle": ""}) for method in ordered]
-    handles.append(Line2D([], [], color=PLACEBO_COLOUR, marker="x", linestyle="", label="placebo"))
-    fig.legend(handles=handles, loc="outside right center", fontsize=7)
+            for _, damage in points.values():
+                counts.setdefault(front, set()).add(damage.n)
+        panels_of_front[0].set_ylabel(front.damage_title, fontsize=8)
+    fig.get_layout_engine().execute(fig)
+    for panels_of_front, front in zip(panels, FRONTS, strict=True):
+        for axes, model_name in zip(panels_of_front, model_names, strict=True):
+            _label_editors(axes, _points(rows, model_name, front))
+    ranges = [
+        f"{min(numbers)} to {max(numbers)} {front.items}" for front, numbers in counts.items()
+    ]
     note = (
-        "Means with 95 % intervals of the stored tables; arrows: from an editor to itself with APP or icd."
-        " AFF and naming are of PEAK-CF, each of the records that it can be measured on; chains and the"
-        " subject's facts are of what each model recalls (with APP fewer of its edits); each edit alone."
-        " Omitted: editors whose two measures are of different settings. Placebo: another case's edit"
+        f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: with APP or icd; ×: another"
+        " case's edit; MEND: undertrained"
     )
-    words = "; ".join(PACKAGED_WORDS.get(name, name) for name in model_names)
-    has_mend = any(method.startswith("mend") for method in ordered)
-    lines = [words, note, UNDERTRAINED if has_mend else ""]
-    return with_caption(fig, _front_in_words(rows, model_names), "\n".join(filter(None, lines)))
+    return with_caption(fig, _front_in_words(rows, model_names), note)
 
 
 Points = dict[RowKey, tuple[Estimate, Estimate]]
@@ -152,9 +162,21 @@ def _draw_points(axes: Axes, points: Points) -> None:
                 xytext=(effect_plain.mean, damage_plain.mean),
                 arrowprops={"arrowstyle": "->", "color": "0.3", "linewidth": 0.9},
             )
-    axes.text(1.0, 0.0, "better", fontsize=7, color="0.4", ha="right")
+    axes.text(1.0, 0.0, "better ↘", fontsize=7, color="0.4", ha="right")
     axes.set_xlim(-0.04, 1.04)
     axes.set_ylim(-0.04, 1.04)
+
+
+def _label_editors(axes: Axes, points: Points) -> None:
+    """Names beside the plain editors' marks; those with APP or icd are where the arrows lead."""
+    labelled = []
+    others = []
+    for key, (effect, damage) in points.items():
+        line = method_line(key.method)
+        label = PointLabel(effect.mean, damage.mean, line["label"], line["color"])
+        is_plain = "+" not in key.method and not key.placebo
+        (labelled if is_plain else others).append(label)
+    label_points(axes, labelled, others)
 
 
 def _distances(estimate: Estimate) -> np.ndarray:

@@ -167,9 +167,51 @@ def _draw_distance(axes: Axes, height: float, start: float, end: float, name: st
 
 @figure("05_reading", alone=True)
 def reading() -> Figure:
-    """RSim in one picture, for readers who meet it for the first time."""
+    """RSim in one picture, for readers who meet it for the first time (KLoB, Figure 3)."""
     question = "how much more similar are the wordings of one fact than any sentences?"
     return rsim_line(0.75, 0.25, title=f"Made-up numbers: {question}")
+
+
+@figure("05_examples", alone=True)
+def subtask_examples() -> Figure:
+    """An example of each subtask, with what a good locator does on it (KLoB, Figure 2).
+
+    The first packaged example whose fact begins a chain of KLoB-r.
+    """
+    from helpers.klob.examples import read_examples  # imports torch
+
+    related = next(iter(read_examples("relevance").values()))
+    random_words = next(iter(read_examples("unbiasedness").values()))
+    subject, _, answer, _, last_answer = related.chain
+    panels_of_subtasks: dict[str, tuple[str, list[str]]] = {
+        "consistency": (
+            "one fact in three wordings: the same units",
+            [f"{prompt.removesuffix(' _')} …  {answer}" for prompt in related.prompts],
+        ),
+        "relevance": (
+            f"a fact, and a chain that needs it ({subject} → {answer} → {last_answer}): similar units",
+            [
+                f"{related.prompts[0].removesuffix(' _')} …  {answer}",
+                f"{related.chain_prompt.removesuffix(' _')} …  {last_answer}",
+            ],
+        ),
+        "unbiasedness": ("no fact at all: flat scores", [random_words.removesuffix(" _") + " …"]),
+    }
+    line_count = sum(len(lines) for _, lines in panels_of_subtasks.values())
+    fig, axes = plt.subplots(figsize=(7.2, 0.26 * (line_count + 6)))
+    row = 0.0
+    for colour, (subtask, (words, lines)) in zip(PALETTE, panels_of_subtasks.items(), strict=False):
+        axes.text(0.0, -row, f"{subtask.capitalize()}: {words}", fontsize=9, color=colour)
+        for number, example_line in enumerate(lines, start=1):
+            axes.text(0.02, -row - number, without_mathematics(example_line), fontsize=8)
+        axes.plot([0.0, 0.0], [-row - 0.5, -row - len(lines) - 0.3], color=colour, linewidth=2)
+        row += len(lines) + 1.4
+    axes.set(xlim=(-0.01, 1.0), ylim=(-row + 0.6, 0.9))
+    axes.axis("off")
+    finding = "Three questions to a locator: the same fact, a related one, and none"
+    return with_caption(
+        fig, finding, "packaged examples (klob-mini); …: the answer that is asked for"
+    )
 
 
 def _shares_of_located(run: Run) -> list[float]:

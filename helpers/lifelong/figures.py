@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,23 +10,62 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs, measures_of_run
-from helpers.lifelong.tables import lifelong_caption, method_rows, so_what, track_label
+from helpers.lifelong.tables import method_rows, so_what, track_label
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
-from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.style import LineEnd, draw_intervals, label_ends, with_caption
 
-_SURVIVAL = ("at once", "now", "free text", "locality", "exam", "perplexity")
-_ON_TOP = ("AFF", "ANF", "IFR", "own")
-_DECILES = 10
+# Measures of the panels, and their titles.
+_SURVIVAL = {
+    "at once": "latest requests, written at once",
+    "now": "all requests, given now",
+    "free text": "all requests, named in free text",
+    "locality": "known facts, same next token",
+    "exam": "exam, right answers",
+    "perplexity": "perplexity ÷ the unedited model's",
+}
+_ON_TOP = {
+    "AFF": "other answers forgotten\n(AFF, lower is better)",
+    "ANF": "false answers raised\n(ANF, lower is better)",
+    "IFR": "old fact left along chains\n(IFR, lower is better)",
+    "own": "subject's other facts left\n(higher is better)",
+}
+_MOST_PARTS = 10  # of a sequence, by age
+_LEAST_OF_PART = 10  # requests of one
+_BARS = "bars: 95 % intervals"
 
 
 def _line_of(method: str, mode: str) -> dict[str, Any]:
     """A method's line; dotted where its turns are of several requests."""
     line = method_line(method) | {"label": track_label(method, mode), "markersize": 4}
     return line if mode.startswith("turns of 1,") else line | {"linestyle": ":"}
+
+
+def _footer(run: Run, *notes: str) -> str:
+    """What a run's figures are drawn from, in one line."""
+    source = run.about.source
+    model_words = f"{source['model']}, {source['dtype']} on {source['device']}"
+    preset_words = f"preset {run.about.caption['preset']}"
+    return "; ".join((f"{model_words}, {preset_words}, stream {source['dataset']}", *notes))
+
+
+def _counts_in_words(run: Run, words: Mapping[str, str]) -> str:
+    """On how many items measures are at the last checkpoint, by the words for each."""
+    counts: dict[str, set[int]] = {}
+    for _, _, measures in method_rows(run):
+        for measure in words:
+            means = curve(measures, measure)
+            if len(means):
+                counts.setdefault(measure, set()).add(int(means["n"].iloc[-1]))
+    ranges = []
+    for measure, numbers in counts.items():
+        low, high = min(numbers), max(numbers)
+        ranges.append(f"{low if low == high else f'{low} to {high}'} {words[measure]}")
+    return f"n: {', '.join(ranges)}"
 
 
 @figure("10_survival", of="lifelong")
@@ -35,28 +75,45 @@ def survival(run: Run) -> Figure:
     Each line is a method, each panel a measure; the horizontal axis is logarithmic.
     """
     fig, panels = plt.subplots(2, 3, figsize=(9.2, 4.6), sharex=True)
-    for axes, measure in zip(panels.flat, _SURVIVAL, strict=True):
-        for method, mode, measures in method_rows(run):
+    for axes, (measure, title) in zip(panels.flat, _SURVIVAL.items(), strict=True):
+        for shift, method, mode, measures in _beside_each_other(run):
             means = curve(measures, measure).drop(index=0, errors="ignore")
-            line = _line_of(method, mode)
-            draw_intervals(axes, means.index.to_numpy(float), means, **line)
-        axes.set(title=METRICS[measure].label)
+            positions = means.index.to_numpy(float) * 10**shift
+            draw_intervals(axes, positions, means, **_line_of(method, mode))
+        axes.set_title(title, fontsize=9)
         _show_edits(axes, run)
-        if measure != "perplexity":
+        if measure == "perplexity":
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
+        else:
             axes.set_ylim(-0.03, 1.03)
-            continue
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("{x:g}")
     for axes in panels[-1]:
         axes.set_xlabel("edits so far")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside right center", fontsize=7)
-    note = (
-        "95 % intervals: of requests by subject, else over known facts, questions (exam: share of 200) and"
-        " windows of text (perplexity as a ratio)"
-    )
-    return with_caption(fig, so_what(run)[0].removesuffix("."), f"{lifelong_caption(run)}\n{note}")
+    for axes, measure in zip(panels[:, -1], ("free text", "perplexity"), strict=True):
+        _label_methods(axes, run, measure)
+    words = {"now": "requests", "locality": "known facts", "exam": "questions"}
+    footer = _footer(run, _counts_in_words(run, words), _BARS)
+    return with_caption(fig, so_what(run)[0].removesuffix("."), footer)
+
+
+def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame]]:
+    """The methods of a run, each with a small shift, so that intervals stay apart."""
+    rows = list(method_rows(run))
+    for number, (method, mode, measures) in enumerate(rows):
+        yield 0.02 * (number - (len(rows) - 1) / 2), method, mode, measures
+
+
+def _label_methods(axes: Axes, run: Run, measure: str) -> None:
+    """Each method's name where its line ends."""
+    ends = []
+    for method, mode, measures in method_rows(run):
+        means = curve(measures, measure)["mean"]
+        finite_means = means[np.isfinite(means)]
+        if len(finite_means):
+            line = _line_of(method, mode)
+            ends.append(LineEnd(float(finite_means.iloc[-1]), line["label"], line["color"]))
+    label_ends(axes, ends)
 
 
 def _show_edits(axes: Axes, run: Run) -> None:
@@ -65,84 +122,97 @@ def _show_edits(axes: Axes, run: Run) -> None:
     axes.set_xscale("log")
     axes.set_xticks(checkpoints, [f"{edits:,}" for edits in checkpoints], minor=False)
     axes.set_xticks([], minor=True)
+    axes.set_xlim(checkpoints[0] * 0.8, checkpoints[-1] * 1.25)
 
 
 @figure("10_retention", of="lifelong")
 def retention(run: Run) -> Figure:
     """What is left of the requests at the last checkpoint, by their age.
 
-    Deciles of the sequence, the oldest at the left; hollow: the same requests right after their turn.
+    Parts of the sequence, the oldest at the left; hollow: the same requests right after their turn.
     """
     fig, axes = plt.subplots(figsize=(7.2, 3.4))
     oldest_and_newest: list[tuple[float, float]] = []
-    for method, mode, measures in method_rows(run):
+    ends = []
+    part_count = 0
+    for shift, method, mode, measures in _beside_each_other(run):
         share_now = by_age(measures, "now")
         if len(share_now) < 2:
             continue
         line = _line_of(method, mode)
-        axes.plot(share_now.index, share_now, **line)
+        axes.plot(share_now.index + shift, share_now, **line)
         share_at_once = by_age(measures, "made")
-        axes.plot(
-            share_at_once.index,
-            share_at_once,
-            **line | {"fillstyle": "none", "linestyle": "", "label": ""},
-        )
+        hollow = line | {"fillstyle": "none", "linestyle": "", "label": ""}
+        axes.plot(share_at_once.index + shift, share_at_once, **hollow)
+        ends.append(LineEnd(float(share_now.iloc[-1]), line["label"], line["color"]))
+        part_count = max(part_count, len(share_now))
         oldest_and_newest.append((share_now.iloc[0], share_now.iloc[-1]))
-    axes.set(xlabel="decile of the sequence (1: the oldest requests)", ylabel="share written")
-    axes.set(ylim=(-0.03, 1.03), xticks=range(1, _DECILES + 1))
-    axes.legend(**AT_RIGHT)
+    axes.set(xlabel="part of the sequence (1: the oldest requests)", ylabel="share written")
+    axes.set(ylim=(-0.03, 1.03), xticks=range(1, part_count + 1))
+    label_ends(axes, ends)
     lost_count = sum(newest > oldest for oldest, newest in oldest_and_newest)
     finding = (
-        f"{lost_count} of {len(oldest_and_newest)} methods have written fewer of their oldest requests than"
-        " of their newest ones (not tested)"
+        f"{lost_count} of {len(oldest_and_newest)} methods give fewer of their oldest requests than of"
+        " their newest ones (not tested)"
     )
-    return with_caption(fig, finding, lifelong_caption(run))
+    counts = _counts_in_words(run, {"now": "requests"})
+    return with_caption(fig, finding, _footer(run, counts, "hollow: right after their turn"))
 
 
 def by_age(measures: pd.DataFrame, measure: str) -> pd.Series:
-    """A method's mean at its last checkpoint by decile of the sequence, from 1, the oldest."""
+    """A method's mean at its last checkpoint by part of the sequence, from 1, the oldest.
+
+    There are ten parts, and fewer where these would have fewer than ten sampled requests.
+    """
     last = measures["edits"].max()
     rows = measures[(measures["measure"] == measure) & (measures["edits"] == last)]
-    deciles = np.ceil(rows["item"] * _DECILES / last).astype(int)
-    return rows["value"].astype(float).groupby(deciles.to_numpy()).mean()
+    part_count = max(1, min(_MOST_PARTS, len(rows) // _LEAST_OF_PART))
+    parts = np.ceil(rows["item"] * part_count / last).astype(int)
+    return rows["value"].astype(float).groupby(parts.to_numpy()).mean()
 
 
 @figure("10_collapse", of="lifelong")
 def first_to_collapse(run: Run) -> Figure:
     """What collapses first: the checkpoint at which each measure of a method is beyond its level.
 
-    A mark at the right edge, hollow: it never is.
+    A row a method, a column a measure: the earlier, the darker. Empty where a method has nothing to lose, or
+    changes no matrix.
     """
     rows = [(track_label(method, mode), measures) for method, mode, measures in method_rows(run)]
-    fig, axes = plt.subplots(figsize=(7.6, 0.34 * len(rows) + 1.8))
-    last_edits = max(int(measures["edits"].max()) for _, measures in rows)
-    beyond_end = 3.0 * last_edits
-    for height, (_, measures) in enumerate(rows):
+    fig, axes = plt.subplots(figsize=(7.6, 0.3 * len(rows) + 1.7))
+    checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
+    earliness = {edits: len(checkpoints) - n for n, edits in enumerate(checkpoints)}
+    colours = plt.get_cmap("Oranges")
+    for row, (_, measures) in enumerate(rows):
         signs = first_signs(measures)
-        for number, measure in enumerate(SIGNS):
+        for column, measure in enumerate(SIGNS):
             if measure not in signs:
-                continue
+                continue  # nothing to lose, or no matrix
             edits = signs[measure]
-            position = beyond_end * 1.12**number if edits is None else edits
-            shifted_height = height + 0.11 * (number - 2.5)
-            fill = "none" if edits is None else "full"
-            mark: dict[str, Any] = {"marker": MARKERS[number], "color": PALETTE[number]}
-            axes.plot(position, shifted_height, linestyle="", fillstyle=fill, **mark)
-    _label_signs(axes)
-    _show_edits(axes, run)
-    axes.axvline(1.7 * last_edits, color="0.7", linewidth=0.8)
+            if edits is None:
+                axes.text(column, row, "–", color="0.4", **_IN_CELL)
+                continue
+            darkness = earliness[edits] / len(checkpoints)
+            axes.add_patch(
+                Rectangle((column - 0.5, row - 0.5), 1, 1, color=colours(0.15 + 0.5 * darkness))
+            )
+            axes.text(column, row, f"{edits:,}", **_IN_CELL)
+    axes.set_xticks(range(len(SIGNS)), [_sign_in_words(measure) for measure in SIGNS], fontsize=7)
+    axes.xaxis.tick_top()
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("edits so far; right of the line: never")
-    axes.legend(**AT_RIGHT)
-    return with_caption(fig, so_what(run)[1].removesuffix("."), lifelong_caption(run))
+    axes.set(xlim=(-0.5, len(SIGNS) - 0.5), ylim=(len(rows) - 0.5, -0.5))
+    axes.grid(visible=False)
+    cells = "number: edits at the first checkpoint beyond it; –: none"
+    return with_caption(fig, so_what(run)[1].removesuffix("."), _footer(run, cells))
 
 
-def _label_signs(axes: Axes) -> None:
-    for number, (measure, level) in enumerate(SIGNS.items()):
-        comparison = "above" if level > 1 else "below"
-        label = f"{METRICS[measure].label} {comparison} {level:g}"
-        axes.plot([], [], MARKERS[number], color=PALETTE[number], label=label)
+_IN_CELL: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
+
+
+def _sign_in_words(measure: str) -> str:
+    level = SIGNS[measure]
+    comparison = "above" if level > 1 else "below"
+    return f"{METRICS[measure].label}\n{comparison} {level:g}".replace("its subject's", "subject's")
 
 
 @figure("10_on_top", of="lifelong")
@@ -156,19 +226,21 @@ def on_top_of_many(run: Run) -> Figure:
     for _, _, measures in method_rows(run):
         for measure in _ON_TOP:
             checkpoints += curve(measures, measure).index.tolist()
-    middle = (len(list(method_rows(run))) - 1) / 2
     ticks = {edits: number for number, edits in enumerate(sorted(set(checkpoints)))}
-    for axes, measure in zip(panels, _ON_TOP, strict=True):
-        for number, (method, mode, measures) in enumerate(method_rows(run)):
+    for axes, (measure, title) in zip(panels, _ON_TOP.items(), strict=True):
+        for shift, method, mode, measures in _beside_each_other(run):
             means = curve(measures, measure)
-            shift = 0.05 * (number - middle)  # so that intervals stay apart
-            positions = [ticks[edits] + shift for edits in means.index]
-            draw_intervals(axes, positions, means, **_line_of(method, mode))
-        axes.set(title=METRICS[measure].label.replace(" of ", "\nof "), ylim=(-0.03, 1.03))
-        axes.set_xticks(list(ticks.values()), [str(edits) for edits in ticks])
+            positions = [ticks[edits] + 3 * shift for edits in means.index]
+            draw_intervals(axes, positions, means, **_line_of(method, mode) | _FAINT_BARS)
+        axes.set(ylim=(-0.03, 1.03), xlim=(-0.25, max(len(ticks), 1) - 0.75))
+        axes.set_title(title, fontsize=8)
+        axes.set_xticks(list(ticks.values()), [f"{edits:,}" for edits in ticks])
         axes.set_xlabel("edits before")
-    handles, labels = panels[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside right center", fontsize=7)
+    _label_methods(panels[-1], run, "own")
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
-    return with_caption(fig, finding, lifelong_caption(run))
+    words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
+    return with_caption(fig, finding, _footer(run, _counts_in_words(run, words), _BARS))
+
+
+_FAINT_BARS = {"elinewidth": 0.4, "capsize": 0}

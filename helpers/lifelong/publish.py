@@ -78,9 +78,9 @@ def measures_of(run: LifelongRun, *, from_store_only: bool = False) -> pd.DataFr
 
 
 def live_run(lm: LanguageModel, plan: LifelongPlan, runs: Mapping[str, LifelongRun]) -> Run:
-    """Runs made now, as published runs are."""
+    """Runs made now, as published runs are, under a name that no published run has."""
     planned = publication_of(lm, plan, runs)
     tables = {part.name: part.make() for part in planned.parts}
     settings = {part.name: part.settings for part in planned.parts}
     about = About(planned.about.source, settings, planned.about.caption)
-    return Run(planned.name, about, tables)
+    return Run(f"{planned.name}@live", about, tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -98,46 +98,93 @@ def on_top_table(run: Run) -> ShownTable:
     return with_note(pd.DataFrame(rows), "percent, with 95 % intervals over probes")
 
 
+def at_once_and_now(run: Run) -> list[str]:
+    """A line a method: what it gave right after its turn, what it gives now, which known facts it keeps."""
+    lines = []
+    for method, mode, measures in method_rows(run):
+        last = int(measures["edits"].max())
+        at_once, now, locality = (
+            100 * estimate(measures, measure, last).mean
+            for measure in ("at once", "now", "locality")
+        )
+        lines.append(
+            f"{track_label(method, mode)}: {at_once:.0f} % of its latest requests at once, {now:.0f} % of all"
+            f" now; the next token stays after {locality:.0f} % of known facts"
+        )
+    return lines
+
+
 def so_what(run: Run) -> list[str]:
-    """Three sentences: who remembers, what breaks first, what a further edit does then."""
+    """Three sentences: who remembers, what breaks first, what a further edit does then.
+
+    Without the third where nothing was edited on top.
+    """
     shares_now: dict[str, float] = {}
-    firsts: Counter[str] = Counter()
-    methods_with_signs = 0
+    first_measures: dict[str, list[str]] = {}
     last_edits = 0
     forgetting: dict[int, list[float]] = {}
     for method, mode, measures in method_rows(run):
+        label = track_label(method, mode)
         last = int(measures["edits"].max())
         last_edits = max(last_edits, last)
-        shares_now[track_label(method, mode)] = estimate(measures, "now", last).mean
-        first_measures = _first_measures(measures)
-        firsts.update(first_measures)
-        methods_with_signs += bool(first_measures)
+        shares_now[label] = estimate(measures, "now", last).mean
+        if measures_of_method := _first_measures(measures):
+            first_measures[label] = measures_of_method
         aff = curve(measures, "AFF")["mean"]
         for edits in {0, last} & set(aff.index):
             forgetting.setdefault(int(edits), []).append(100 * aff[edits])
-    surviving = [label for label, share in shares_now.items() if share >= 0.5]
     sentences = [
-        f"After up to {last_edits} edits {len(surviving)} of {len(shares_now)} methods still give at least"
-        f" half of the sampled requests{': ' if surviving else ''}{', '.join(surviving)}."
+        f"After up to {last_edits:,} edits {_remembering_in_words(shares_now)} at least half of the sampled"
+        " requests.",
+        _first_signs_in_words(first_measures, len(shares_now), last_edits),
     ]
-    if firsts:
-        count = max(firsts.values())
-        labels = [METRICS[measure].label for measure in SIGNS if firsts[measure] == count]
-        subject = f"first signs of collapse are {', '.join(labels)}, each"
-        if len(labels) == 1:
-            subject = f"first sign of collapse is {labels[0]}"
-        sentences.append(
-            f"The {subject} for {count} of the {methods_with_signs} methods that show one."
-        )
-    else:
-        sentences.append(f"No method shows a sign of collapse within {last_edits} edits.")
     ranges = [
-        f"{min(values):.0f} to {max(values):.0f} % after {edits} edits"
+        f"{_range_in_words(values)} % after {edits:,} edits"
         for edits, values in sorted(forgetting.items())
     ]
     if ranges:
         sentences.append(f"A further edit's AFF is {', and '.join(ranges)}.")
     return sentences
+
+
+def _remembering_in_words(shares_now: Mapping[str, float]) -> str:
+    """Which methods give half of the requests; of a single method whether it does."""
+    surviving = [label for label, share in shares_now.items() if share >= 0.5]
+    if len(shares_now) == 1:
+        (label,) = shares_now
+        return f"{label} still gives" if surviving else f"{label} no longer gives"
+    if not surviving:
+        return f"none of {len(shares_now)} methods still gives"
+    verb = "gives" if len(surviving) == 1 else "give"
+    return f"{len(surviving)} of {len(shares_now)} methods ({', '.join(surviving)}) still {verb}"
+
+
+def _first_signs_in_words(
+    first_measures: Mapping[str, Sequence[str]], method_count: int, last_edits: int
+) -> str:
+    """What breaks first, from each method's first signs of collapse; of a single one, which it is."""
+    if not first_measures:
+        return f"No method shows a sign of collapse within {last_edits:,} edits."
+    if len(first_measures) == 1:
+        ((label, measures),) = first_measures.items()
+        signs = " and ".join(METRICS[measure].label for measure in measures)
+        subject = f"Only {label}" if method_count > 1 else label
+        return f"{subject} shows a sign of collapse, in {signs} first."
+    firsts = Counter(measure for measures in first_measures.values() for measure in measures)
+    count = max(firsts.values())
+    labels = [METRICS[measure].label for measure in SIGNS if firsts[measure] == count]
+    if count == 1:
+        return f"The {len(first_measures)} methods that show a sign of collapse share no first one."
+    subject = f"first signs of collapse are {', '.join(labels)}, each"
+    if len(labels) == 1:
+        subject = f"first sign of collapse is {labels[0]}"
+    return f"The {subject} for {count} of the {len(first_measures)} methods that show one."
+
+
+def _range_in_words(values: Sequence[float]) -> str:
+    """The least and the largest, rounded to whole numbers; one number where they are equal."""
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _first_measures(measures: pd.DataFrame) -> list[str]:

@@ -102,7 +102,7 @@ def lost_counts(answers: pd.DataFrame) -> dict[str, int]:
     when=lambda run: run.about.source["dataset"] in MINI,
 )
 def typical_edit(run: Run) -> Figure:
-    """A typical edit: every answer's probability before it, after ROME, and after ROME with APP."""
+    """A typical edit: every answer's probability before it, after ROME, and with APP (PEAK, Figure 1)."""
     record = typical_record(run)
     answers = answers_of_record(run, record)
     fig, axes = plt.subplots(figsize=(6.6, 0.2 * len(answers) + 1.3))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -15,6 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
 from helpers.paths import PACKAGED, figures_folder, file_name
@@ -26,6 +27,8 @@ PALETTE = tuple(
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LETTERS = 16  # of a caption to an inch
+_DARKER = 0.75  # letters are thinner than lines
+_LABEL_INCHES = 0.15  # from one line of small print to the next
 
 
 def use_style() -> None:
@@ -85,6 +88,103 @@ def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path
         fig.savefig(png_file, metadata={"Software": None})
         fig.savefig(svg_file, metadata={"Date": None})
     return [png_file, svg_file]
+
+
+class LineEnd(NamedTuple):
+    """Where a line of a panel ends, and its label there."""
+
+    height: float  # in the panel's units
+    label: str
+    colour: Any
+
+
+def label_ends(axes: Axes, ends: Sequence[LineEnd]) -> None:
+    """Label lines at the right of their panel, in their colours; labels that would overlap move apart.
+
+    The panel's scales and limits must be final.
+    """
+    to_panel = axes.transScale + axes.transLimits
+    panel_inches = axes.figure.get_size_inches()[1] * axes.get_position().height
+    gap = _LABEL_INCHES / panel_inches
+    heights = {end: float(to_panel.transform((1.0, end.height))[1]) for end in ends}
+    in_order = sorted(heights, key=lambda end: heights[end])
+    label_heights: list[float] = []
+    for end in in_order:
+        lowest = label_heights[-1] + gap if label_heights else 0.0
+        label_heights.append(max(heights[end], lowest))
+    highest = 1.0
+    for number in reversed(range(len(label_heights))):  # the topmost would stand above the panel
+        label_heights[number] = min(label_heights[number], highest)
+        highest = label_heights[number] - gap
+    for end, label_height in zip(in_order, label_heights, strict=True):
+        axes.annotate(
+            end.label,
+            (1.03, label_height),
+            xycoords="axes fraction",
+            va="center",
+            fontsize=7,
+            color=[_DARKER * channel for channel in to_rgb(end.colour)],
+        )
+
+
+class PointLabel(NamedTuple):
+    """A point of a panel, in its units, and its label."""
+
+    x: float
+    y: float
+    label: str
+    colour: Any
+
+
+def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[PointLabel]) -> None:
+    """Label points beside them, in their colours, where least of other labels and points is covered.
+
+    ``others`` are points without a label. The panel's scales and limits must be final.
+    """
+    figure_width, figure_height = axes.figure.get_size_inches()
+    panel_size = np.array([figure_width, figure_height]) * axes.get_position().size
+    to_panel = axes.transScale + axes.transLimits
+    marks = [to_panel.transform((each.x, each.y)) * panel_size for each in [*points, *others]]
+    taken = [Bbox([mark - 0.05, mark + 0.05]) for mark in marks]
+    for point, mark in zip(points, marks, strict=False):
+        size = np.array([0.07 * len(point.label), 0.12])  # inches, of small print
+        candidates = [
+            Bbox.from_bounds(*(mark + offset - size * share), *size)
+            for reach in (1.0, 2.0, 3.0, 4.0)
+            for offset, share in _beside(0.08 * reach)
+        ]
+        box = min(candidates, key=lambda candidate: _covered(candidate, taken, panel_size))
+        taken.append(box)
+        axes.annotate(
+            point.label,
+            (point.x, point.y),
+            xytext=72 * (np.array([box.x0, box.y0]) - mark),
+            textcoords="offset points",
+            fontsize=6.5,
+            color=[_DARKER * channel for channel in to_rgb(point.colour)],
+            zorder=5,
+        )
+
+
+def _beside(reach: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places around a point: an offset in inches, and which part of the text lies there."""
+    directions = [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)]
+    return [
+        (reach * np.array(direction), np.array([(1 - direction[0]) / 2, (1 - direction[1]) / 2]))
+        for direction in directions
+    ]
+
+
+def _covered(box: Bbox, taken: Sequence[Bbox], panel_size: np.ndarray) -> float:
+    """The area of a box that others cover, and what of it is outside the panel."""
+    covered = 0.0
+    for other in taken:
+        shared = Bbox.intersection(box, other)
+        if shared is not None:
+            covered += shared.width * shared.height
+    inside = Bbox.intersection(box, Bbox([[0, 0], panel_size]))
+    inside_area = 0.0 if inside is None else inside.width * inside.height
+    return covered + box.width * box.height - inside_area
 
 
 def draw_intervals(

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
+from helpers import UserError
 from helpers.editing.editors import method_label
 from helpers.records import by_case_id, comparable
 from helpers.results.archive import Run
@@ -22,7 +23,7 @@ from helpers.results.style import PALETTE, with_caption, without_mathematics
 from helpers.thinkedit import metrics
 from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_deep_edited
 from helpers.thinkedit.grow.pipeline import Growth
-from helpers.thinkedit.knowgic import Chain, EditedGraph, load_edited_graphs
+from helpers.thinkedit.knowgic import LAYOUTS, Chain, EditedGraph, load_edited_graphs
 from helpers.thinkedit.modes import MODES
 from helpers.thinkedit.tables import facts_of, is_recalled, model_of
 
@@ -279,6 +280,137 @@ def recalled_case(
     facts = facts_of(run, editor, mode=mode)
     caption = f"{model_of(run)}, {mode}"
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
+
+
+def _is_of_paper(run: Run) -> bool:
+    """Whether a run's edits are those of the paper's own file."""
+    return run.about.source.get("layout") in LAYOUTS
+
+
+def _stored_case_numbers(run: Run) -> list[int]:
+    """The edits that a run has scores of; that needs no downloaded file."""
+    return sorted(int(number) for number in run.tables["chains"]["case_id"].unique())
+
+
+@figure(
+    "06_knowgic",
+    of="thinkedit",
+    needs=("exact", "chains"),
+    when=_is_of_paper,
+    main="smollm2-135m",
+    options={
+        "case": Option("number", _stored_case_numbers),
+        "editor": Option("editor", _editors_alone),
+        "mode": Option("mode", _modes_with_scores),
+    },
+    on_request="case",
+)
+def knowgic_case(
+    run: Run, *, number: int, editor: str = "alphaedit", mode: str = "independent"
+) -> Figure:
+    """A graph of KnowGIC after an edit; cases 15, 9, 5, 16, 6 and 7 are Figures 15 to 20 of ThinkEdit.
+
+    The graphs are the authors' file, which is downloaded, or found in ``HELPERS_DATA``.
+    """
+    edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
+    facts = facts_of(run, editor, mode=mode, rule=metrics.BY_RANK)
+    caption = f"{model_of(run)}, {mode}; known: by rank as well"
+    return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
+
+
+@figure("06_deduced", alone=True)
+def deducible_fact() -> Figure:
+    """A fact that can be deduced: links about its subject are to be edited, the others kept (Figure 1)."""
+    edit = by_case_id(load_edited_graphs("mini"), _EXAMPLE)
+    graph = graph_of_facts(list(edit.facts))
+    start = comparable(edit.subject)
+    looks = {edge: _OF_SUBJECT if edge[0] == start else _OF_OTHERS for edge in graph.edges}
+    fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(graph) + 1.5))
+    draw_graph(graph, edit.subject, edit.original, axes, looks)
+    longer_chains = [chain for chain in edit.chains if len(chain) > 1]
+    finding = (
+        f"Edit {edit.subject}'s link to {edit.original} alone, and {len(longer_chains)} chains still lead"
+        " there"
+    )
+    footer = f"packaged graph of {len(edit.facts)} facts (ThinkEdit's Figure 1 in small); no model is asked"
+    return with_caption(fig, finding, footer)
+
+
+_EXAMPLE = 1  # of the graphs written by hand: the paper's own example
+_OF_SUBJECT = LinkLook(_LOST, "--", "about the subject: to be edited")
+_OF_OTHERS = LinkLook(_KEPT, "-", "about others: to be kept")
+
+
+@figure(
+    "06_chain_samples",
+    of="thinkedit",
+    needs=("exact", "chains"),
+    when=is_recalled,
+    main="smollm2-135m_recalled-smollm2-135m",
+    options={
+        "case": Option("number", _case_numbers),
+        "editor": Option("editor", _editors_alone),
+        "mode": Option("mode", _modes_with_scores),
+    },
+    on_request="case",
+)
+def chain_samples(
+    run: Run, *, number: int, editor: str = "memit", mode: str = "independent"
+) -> Figure:
+    """Chains to the old fact, one of each length, with what is left of each link (Figure 3).
+
+    Of the chains that are deducible before the edit those of which most is left.
+    """
+    edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
+    facts = facts_of(run, editor, mode=mode)
+    of_edit = facts[facts["case_id"] == number]
+    chains = metrics.chain_table(of_edit, metrics.chain_index([edit]))
+    deducible = chains[chains["kept"]].sort_values("ratio", ascending=False, kind="stable")
+    best_of_length = deducible.drop_duplicates("length").sort_values("length")
+    if not len(best_of_length):
+        raise UserError(
+            f"case {number}: no chain of it is deducible before the edit; take another --case"
+        )
+    share_left = (of_edit["after"] / of_edit["before"]).set_axis(of_edit["item"])
+    item_of_fact = {fact.key: item for item, fact in enumerate(edit.facts)}
+    fig, axes = plt.subplots(
+        figsize=(1.6 * best_of_length["length"].max() + 2.4, 0.62 * len(best_of_length) + 0.9)
+    )
+    for row, (_, chain_row) in enumerate(best_of_length.iterrows()):
+        chain = edit.chains[int(chain_row["chain"])]
+        shares = [float(share_left[item_of_fact[fact.key]]) for fact in chain.facts]
+        _draw_chain(axes, -row, chain, shares)
+    axes.set(
+        xlim=(-0.5, best_of_length["length"].max() + 0.5), ylim=(0.5 - len(best_of_length), 0.5)
+    )
+    axes.axis("off")
+    most_left = min(1.0, deducible["ratio"].max())
+    finding = (
+        f"After {method_label(editor)} {100 * most_left:.0f} % is left of the strongest chain from"
+        f" {edit.subject} to {edit.original}"
+    )
+    caption = (
+        f"share left of each link; {len(deducible)} deducible chains; case {number};"
+        f" {model_of(run)}, {mode}"
+    )
+    return with_caption(fig, finding, caption)
+
+
+def _draw_chain(axes: Axes, height: float, chain: Chain, shares: Sequence[float]) -> None:
+    """A chain as a row of boxes, with what is left of each link below its arrow."""
+    box_style = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+    boxes = []
+    for column, node in enumerate(chain.nodes):
+        label = without_mathematics(textwrap.fill(node, 16))
+        text = axes.text(column, height, label, bbox=box_style, zorder=4, **_CENTRED_TEXT)
+        boxes.append(text.get_bbox_patch())
+    for column, share in enumerate(shares):
+        look = _LOOKS_OF_SHARES[max(least for least in _LOOKS_OF_SHARES if share >= least)]
+        arrow_style = _ARROW_STYLE | {"color": look.colour, "linestyle": look.line}
+        ends: Any = {"patchA": boxes[column], "patchB": boxes[column + 1]}
+        start = (column, height)
+        axes.add_patch(FancyArrowPatch(start, (column + 1, height), **ends, **arrow_style))
+        axes.text(column + 0.5, height - 0.25, f"{share:.2g}", color=look.colour, **_CENTRED_TEXT)
 
 
 def _coordinates_of_nodes(

@@ -8,8 +8,14 @@ import pytest
 from matplotlib import pyplot as plt
 
 from helpers.lifelong import figures
-from helpers.lifelong.measures import collapse, curve, ending, estimate, first_signs
-from helpers.lifelong.tables import lifelong_table, on_top_table, so_what, track_label
+from helpers.lifelong.measures import SIGNS, collapse, curve, ending, estimate, first_signs
+from helpers.lifelong.tables import (
+    at_once_and_now,
+    lifelong_table,
+    on_top_table,
+    so_what,
+    track_label,
+)
 from helpers.results.archive import About, Run
 from helpers.results.statistics import share_interval
 
@@ -133,11 +139,68 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 10, order 0") == "MEMIT, turns of 10"
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
-    assert first.startswith("After up to 30 edits 2 of 2 methods still give at least half")
-    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
-    assert (
-        third == "A further edit's AFF is 40 to 40 % after 0 edits, and 40 to 40 % after 30 edits."
+    assert first == (
+        "After up to 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
+        " sampled requests."
     )
+    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
+    assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
+
+
+def without(stored: pd.DataFrame, measure: str) -> pd.DataFrame:
+    return stored[stored["measure"] != measure]
+
+
+def changed(run: Run, **tables: pd.DataFrame) -> Run:
+    """The run with another table of MEMIT or of UltraEdit."""
+    names = {name.split()[1].rstrip(","): name for name in run.tables}
+    of_methods = {names[method]: stored for method, stored in tables.items()}
+    return Run(run.name, run.about, {**run.tables, **of_methods})
+
+
+def test_words_about_one_method_of_several_name_it(run):
+    memit, ultraedit = run.tables.values()
+    forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.0))
+    forgotten = forgotten.assign(measure=forgotten["measure"].replace("made", "other"))
+    mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
+    first, second, _ = so_what(mixed)
+    assert first.startswith("After up to 30 edits 1 of 2 methods (UltraEdit) still gives at least")
+    assert second == "Only MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
+    assert so_what(both_lost)[0].startswith("After up to 30 edits none of 2 methods still gives")
+
+
+def test_words_about_a_run_of_one_method_count_nothing(run):
+    (name, *_) = run.tables
+    stored = run.tables[name]
+    alone = Run(run.name, run.about, {name: stored})
+    first, second, _ = so_what(alone)
+    assert first.startswith("After up to 30 edits MEMIT, turns of 10 still gives at least half")
+    assert second == "MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    lost = stored.assign(value=stored["value"].where(stored["measure"] != "now", 0.0))
+    first, *_ = so_what(Run(run.name, run.about, {name: lost}))
+    assert first.startswith("After up to 30 edits MEMIT, turns of 10 no longer gives at least half")
+    whole = Run(run.name, run.about, {name: without(stored, "weights")})
+    assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
+
+
+def test_methods_that_break_differently_share_no_first_sign(run):
+    memit, ultraedit = run.tables.values()
+    lost = pd.DataFrame({"case_id": 10, "measure": "text", "value": [9.0], "item": 2, "unit": 2})
+    broken = pd.concat([without(ultraedit, "weights"), lost])
+    _, second, _ = so_what(changed(run, memit=memit, ultraedit=broken))
+    assert second == "The 2 methods that show a sign of collapse share no first one."
+
+
+def test_at_once_is_next_to_now(run):
+    memit, ultraedit = run.tables.values()
+    forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.25))
+    assert at_once_and_now(changed(run, memit=forgotten, ultraedit=ultraedit)) == [
+        "MEMIT, turns of 10: 50 % of its latest requests at once, 25 % of all now; the next token stays after"
+        " 50 % of known facts",
+        "UltraEdit: 100 % of its latest requests at once, 100 % of all now; the next token stays after 100 %"
+        " of known facts",
+    ]
 
 
 def test_signs_at_the_same_checkpoint_are_all_first(run):
@@ -189,16 +252,26 @@ def test_tables_have_a_row_for_each_method(run):
 )
 def test_figures_are_drawn(run, draw):
     fig = draw(run)
-    labels = {text.get_text() for legend in fig.legends for text in legend.get_texts()}
-    labels |= {text.get_text() for axes in fig.axes for text in axes.get_yticklabels()}
-    labels |= {
-        text.get_text()
-        for axes in fig.axes
-        if axes.get_legend()
-        for text in axes.get_legend().get_texts()
-    }
+    labels = {text.get_text() for axes in fig.axes for text in axes.get_yticklabels()}
+    labels |= {text.get_text() for axes in fig.axes for text in axes.texts}
     assert {"MEMIT, turns of 10", "UltraEdit"} <= labels
+    assert "\n" not in fig.get_supxlabel()
     plt.close(fig)
+
+
+def test_the_figure_of_first_signs_has_a_number_in_every_cell_that_breaks(run):
+    fig = figures.first_to_collapse(run)
+    (axes,) = fig.axes
+    cells = {text.get_position(): text.get_text() for text in axes.texts}
+    column = [*SIGNS].index("weights")
+    assert cells[column, 0] == cells[column, 1] == "10"
+    assert cells[[*SIGNS].index("perplexity"), 0] == "–"
+    plt.close(fig)
+
+
+def test_one_checkpoint_is_drawn_too(run):
+    tables = {name: stored[stored["case_id"].isin((0, 30))] for name, stored in run.tables.items()}
+    plt.close(figures.survival(Run(run.name, run.about, tables)))
 
 
 def test_age_is_counted_in_deciles(run):
@@ -206,3 +279,10 @@ def test_age_is_counted_in_deciles(run):
     by_age = figures.by_age(measures, "now")
     assert by_age.index.tolist() == list(range(1, 11))
     assert by_age.tolist() == [0.0] * 5 + [1.0] * 5
+
+
+def test_few_requests_are_fewer_parts_by_age():
+    measures = table((30, "now", [0.0] * 10 + [1.0] * 20)).assign(item=range(1, 31))
+    assert figures.by_age(measures, "now").to_dict() == {1: 0.0, 2: 1.0, 3: 1.0}
+    few = table((3, "now", [0.0, 1.0, 1.0])).assign(item=range(1, 4))
+    assert len(figures.by_age(few, "now")) == 1

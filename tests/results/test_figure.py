@@ -151,6 +151,34 @@ def test_a_recalled_case_is_drawn_by_number_editor_and_mode():
     plt.close(entry.draw())
 
 
+def test_chains_of_a_recalled_case_have_what_is_left_of_each_link():
+    choices = {"model": "smollm2-135m", "case": "2", "editor": "ft-m", "mode": "independent"}
+    (entry,) = figures_named("06_chain_samples", choices)
+    fig = entry.draw()
+    texts = [text.get_text() for text in fig.axes[0].texts]
+    numbers = [text for text in texts if re.fullmatch(r"[\d.e-]+", text)]
+    assert texts[0] == "Thailand"
+    assert len(numbers) == 3  # of a chain of one link, and of one of two
+    plt.close(fig)
+
+
+@pytest.mark.usefixtures("data_folder")
+def test_knowgics_graphs_are_drawn_by_number_where_the_authors_file_is():
+    (entry,) = figures_named("06_knowgic", {"model": "smollm2-135m", "case": "15"})
+    assert entry.name == "06_knowgic_case-15"
+    fig = entry.draw()
+    assert "Ward Kimball" in fig.get_suptitle().replace("\n", " ")
+    plt.close(fig)
+
+
+def test_figures_of_the_papers_ideas_need_no_results():
+    for name in ("05_examples", "06_deduced"):
+        (entry,) = figures_named(name)
+        fig = entry.draw()
+        assert fig.get_suptitle()
+        plt.close(fig)
+
+
 def test_the_command_takes_options_and_refuses_others(tmp_path, monkeypatch):
     monkeypatch.setattr("helpers.paths.FIGURES", tmp_path)
     run = CliRunner().invoke

@@ -15,7 +15,15 @@ from helpers.editing.editors import EDITORS
 from helpers.results import figure as registry
 from helpers.results.looks import method_line
 from helpers.results.show import figure_output
-from helpers.results.style import save_figure, with_caption, without_mathematics
+from helpers.results.style import (
+    LineEnd,
+    PointLabel,
+    label_ends,
+    label_points,
+    save_figure,
+    with_caption,
+    without_mathematics,
+)
 
 
 def test_no_two_methods_look_the_same():
@@ -96,3 +104,39 @@ def test_a_matplotlibrc_has_no_say_in_the_look(tmp_path):
 
 def test_markdown_and_html_of_a_name_are_shown():
     assert escaped("a_b*c* <b>$x$</b> [l](u)") == r"a\_b\*c\* \<b\>\$x\$\</b\> \[l\](u)"
+
+
+def boxes_of_texts(figure: Figure):
+    """The places of a panel's texts on the page, by text."""
+    (axes,) = figure.axes
+    figure.canvas.draw()
+    return {text.get_text(): text.get_window_extent() for text in axes.texts}
+
+
+@pytest.mark.parametrize("heights", [(0.5, 0.5, 0.5), (0.98, 1.0, 0.99), (0.0, 0.01, 0.0)])
+def test_labels_of_lines_that_end_together_do_not_overlap(heights):
+    figure, axes = plt.subplots(figsize=(4, 3))
+    axes.set_ylim(0, 1)
+    names = ("first", "second", "third")
+    label_ends(
+        axes, [LineEnd(height, name, "C0") for height, name in zip(heights, names, strict=True)]
+    )
+    boxes = [*boxes_of_texts(figure).values()]
+    assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
+    plt.close(figure)
+
+
+def test_labels_of_points_that_lie_together_do_not_overlap():
+    figure, axes = plt.subplots(figsize=(4, 3))
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    points = [
+        PointLabel(0.9 + n / 100, 0.95, name, "C0")
+        for n, name in enumerate(("MEMIT", "RECT", "ROME"))
+    ]
+    label_points(axes, points, [PointLabel(0.5, 0.5, "", "C0")])
+    boxes = boxes_of_texts(figure)
+    assert set(boxes) == {"MEMIT", "RECT", "ROME"}
+    in_order = [*boxes.values()]
+    assert not any(a.overlaps(b) for n, a in enumerate(in_order) for b in in_order[:n])
+    assert all(box.x1 < axes.get_window_extent().x1 + 8 for box in in_order)
+    plt.close(figure)

@@ -18,7 +18,7 @@ from helpers.comparison.measures import stored_rows
 from helpers.comparison.tables import short_table
 from helpers.paths import NOTEBOOKS, REPOSITORY
 from helpers.peak.figures import MAIN_RUN
-from tools.headlines import editors, first_screen, klob, peak, thinkedit
+from tools.headlines import editors, first_screen, klob, lifelong, peak, thinkedit
 from tools.headlines.headline import Headline
 
 README = REPOSITORY / "README.md"
@@ -37,9 +37,15 @@ _BEGIN, _END = "<!-- made by python -m tools.headlines: {} -->", "<!-- end -->"
 
 
 def all_headlines() -> list[Headline]:
-    """Of every notebook, in their order."""
-    found = [*peak.headlines(), *klob.headlines(), *thinkedit.headlines(), *editors.headlines()]
-    return sorted(found, key=lambda headline: headline.number)
+    """Of every notebook, in their order; of notebook 10 only where a long run is published."""
+    headlines = [
+        *peak.headlines(),
+        *klob.headlines(),
+        *thinkedit.headlines(),
+        *editors.headlines(),
+        *lifelong.headlines(),
+    ]
+    return sorted(headlines, key=lambda headline: headline.number)
 
 
 def pages(headlines: Iterable[Headline]) -> dict[Path, str]:
