@@ -132,6 +132,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
             texts = text_rows(lm, facts, before.answers, own_rows.answers)
             tables["texts"].append(texts.assign(**editor_column))
             if edited_instead:
+                tell(f"{progress}: each fact is scored under another fact's edit (placebo)")
                 mode = benchmark.placebo(edited_instead)
                 # No edit is made for it: several facts are scored at once.
                 foreign_evaluation = replace(own_evaluation, mode=mode, chunk=None)

@@ -105,12 +105,20 @@ class EditedFacts:
             write_table(table, file)
         return paths
 
-    def generate(self, prompts: Sequence[str], *, fact: int = 0) -> list[str]:
-        """Greedy continuations under one fact's edit; once written, under all."""
+    def generate(self, prompts: Sequence[str], *, fact: int | None = None) -> list[str]:
+        """Greedy continuations under one fact's edit; once written, under all.
+
+        Of several edits ``fact`` chooses one, by its place among the facts; without it a ``UserError``.
+        """
         if self.written:
             edit_index = -1
         elif len(self.edits) == 1:
             edit_index = 0
+        elif fact is None:
+            raise UserError(
+                f"{len(self.edits)} edits: choose one, fact=0 to fact={len(self.edits) - 1}, or write them all"
+                " first (write)"
+            )
         else:
             edit_index = fact
         owners = [edit_index] * len(prompts)

@@ -386,6 +386,20 @@ def test_facts_together_are_one_update(checkpoint, tmp_path):
     assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
 
 
+def test_of_several_edits_one_is_chosen(tiny):
+    lm = tiny("llama")
+    facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
+    result = edit_facts(lm, facts, editor="ft-m", preset=FAST)
+    prompts = ["Peru lies beside"]
+    with pytest.raises(UserError, match=r"^2 edits: choose one, fact=0 to fact=1, or write"):
+        result.generate(prompts)
+    expected = sample_responses(lm, prompts, result.edits, [1], n=1, sampling=GREEDY)
+    assert result.generate(prompts, fact=1) == [*expected[0]]
+    result.write()
+    assert result.generate(prompts) == [*sample_responses(lm, prompts, n=1, sampling=GREEDY)[0]]
+    result.undo()
+
+
 @pytest.mark.parametrize("app", [True, App()])
 def test_an_editor_that_has_no_loss_or_no_network_says_so(tiny, app):
     with pytest.raises(EditorError, match=r"KN optimises no loss that APP"):

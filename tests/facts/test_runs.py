@@ -69,7 +69,8 @@ def test_editors_of_every_kind_are_kept_and_saved(tiny, tmp_path, editor, monkey
     again = edit_facts(lm, facts, editor=editor, preset="generic", results=results)
     pd.testing.assert_frame_equal(first.table, again.table)
     loaded = load_edits(again.save(tmp_path / "edits"), lm)
-    assert loaded.generate(["Sudan borders"]) == first.generate(["Sudan borders"])
+    prompts = ["Sudan borders"]
+    assert loaded.generate(prompts, fact=0) == first.generate(prompts, fact=0)
     if editor != "kn":
         with pytest.raises(EditError, match="writing takes an edit of weights alone"):
             loaded.write()
@@ -273,6 +274,8 @@ def test_one_command_makes_tables_of_a_file(checkpoint, tmp_path, ending):
         (["--editors", "rome+app", "FACTS"], "'Sudan borders': APP protects answers"),
         (["--out", "a.cvs"], "did you mean '.csv'?"),
         (["--out", "a.pdf"], "no table ends in '.pdf'"),
+        (["--out", "/proc/a.csv"], "/proc/a.csv cannot be written ("),
+        (["--save", "/proc/edits"], "/proc/edits cannot be written ("),
         ([], "no file nowhere.csv with facts"),
     ],
 )
