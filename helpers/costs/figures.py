@@ -34,7 +34,7 @@ from helpers.peak.tables import caption_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
-from helpers.results.statistics import LEVEL, Kind, interval, mean_interval
+from helpers.results.statistics import LEVEL, Kind, interval, mean_interval, paired
 from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, with_caption
 
 _PRIMARY_STRENGTH = "P"
@@ -255,7 +255,11 @@ def undo_panels(run: Run) -> Figure:
     for axes, (measure, (title, unit)) in zip(panels, titles.items(), strict=True):
         is_fraction = measure == "returned"
         kind: Kind = "fraction" if is_fraction else "number"
-        estimates = [interval(returns[method][state][measure], kind) for method, state in rows]
+        values_of_rows = [returns[method][state][measure] for method, state in rows]
+        if measure == "change":  # the interval of the table's test, against none
+            estimates = [paired(0 * values, values, kind).difference for values in values_of_rows]
+        else:
+            estimates = [interval(values, kind) for values in values_of_rows]
         estimates_of_rows = rows_of_estimates(estimates, scale=100 if is_fraction else 1)
         for number, state in enumerate(STATES):
             of_state = [index for index, row in enumerate(rows) if row[1] == state]
