@@ -62,10 +62,12 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
 
 
 def _check_place(path: Path) -> None:
-    """Make the folder that a file or folder will be in; a ``UserError`` where nothing can be written there."""
+    """Make the folder that a path lies in; a ``UserError`` where nothing can be written there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): choose another path") from error
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}): choose another path"
+        ) from error

@@ -116,8 +116,8 @@ class EditedFacts:
             edit_index = 0
         elif fact is None:
             raise UserError(
-                f"{len(self.edits)} edits: choose one, fact=0 to fact={len(self.edits) - 1}, or write them all"
-                " first (write)"
+                f"{len(self.edits)} edits: choose one, fact=0 to fact={len(self.edits) - 1}, or write"
+                " them all first"
             )
         else:
             edit_index = fact
