@@ -135,9 +135,7 @@ def _case_id(example_number: int, layer: int) -> int:
     return MOST_LAYERS * example_number + (layer - NO_LAYER)
 
 
-def _store_second_moments(
-    lm: LanguageModel, layers: Sequence[int], corpus: str, seed: int
-) -> None:
+def _store_second_moments(lm: LanguageModel, layers: Sequence[int], corpus: str, seed: int) -> None:
     """Put the second moments of all edited layers into the cache, in one pass over the corpus.
 
     The editors of single layers then read theirs; each would make its own pass, and all matrices do

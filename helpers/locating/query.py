@@ -52,7 +52,9 @@ class Query:
     def subject_last(self) -> int:
         """Index of the subject's last token; a ``LocatorError`` where the sentence has no subject."""
         if self.subject is None:
-            raise LocatorError(f"sentence {self.text!r} has no subject, whose last token is to be read")
+            raise LocatorError(
+                f"sentence {self.text!r} has no subject, whose last token is to be read"
+            )
         return self.subject[1] - 1
 
 
