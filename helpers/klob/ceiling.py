@@ -147,7 +147,7 @@ def layer_mass_of_facts(
 
 
 def variants(locator_names: Sequence[str], seed: int) -> Iterator[tuple[str, Locator]]:
-    """Each locator with its name: first all on their own tokens, then, of those with others, at the subject."""
+    """Each locator with its name: first on their own tokens, then, of those with others, at the subject."""
     for name in locator_names:
         yield name, make_locator(name, seed)
     for name in locator_names:
