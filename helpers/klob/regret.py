@@ -92,9 +92,11 @@ def edited_facts(edits: pd.DataFrame) -> EditedFacts:
         examples = examples.intersection(gains.index)
     facts = edits[["example", "relation", "answer"]].drop_duplicates()
     complete_facts = facts[facts["example"].isin(examples)].sort_values("example")
-    gains = np.stack([gains.loc[complete_facts["example"]] for gains in gains_of_targets])
+    gains_by_target = [
+        gains.loc[complete_facts["example"]].to_numpy(dtype=float) for gains in gains_of_targets
+    ]
     return EditedFacts(
-        gains.astype(float),
+        np.stack(gains_by_target),
         pd.MultiIndex.from_frame(complete_facts),
         tuple(int(layer) for layer in gains_of_targets[0].columns),
         left_out=len(facts) - len(complete_facts),
