@@ -34,6 +34,7 @@ OF_A_PARAMETER = {
     "scaled": ("matched", "costs.strength"),
     "leaks": ("leaks", "costs.leaks"),
     "undone": ("undone", "costs.undo"),
+    "located_edits": ("regret", "klob.ceiling"),
 }
 
 

@@ -25,6 +25,7 @@ from helpers.editing.editors import fairer, method_label, objectives
 from helpers.gates.tables import audit_caption, gate_audit_table
 from helpers.klob import tables as klob
 from helpers.klob.metrics import edit_gains, layer_mass, locality_table, profile_twins
+from helpers.klob.regret import regret_nulls_text, rule_regret_text
 from helpers.lifelong.tables import lifelong_caption, lifelong_table
 from helpers.peak.ablations import (
     by_label,
@@ -70,6 +71,8 @@ _KEYS = (
     "source",
     "model",
     "locator",
+    "layer chosen by",
+    "tokens",
     "scorer",
     "metric",
     "edits",
@@ -322,6 +325,7 @@ _peak = partial(PublishedTable, of="peak", data="_peak-cf", caption=caption_of)
 _ablation = partial(PublishedTable, of="ablations", data="_peak-cf")
 _scorer = partial(PublishedTable, of="scorers", data="_peak-cf", caption=caption_of)
 _klob = partial(PublishedTable, of="klob", data="_klob-mini", caption=klob.made_of)
+_regret = partial(PublishedTable, of="regret", data="_klob-mini", needs=("edits", "layers"))
 _thinkedit = partial(PublishedTable, of="thinkedit", several=True)
 
 TABLES = {
@@ -443,6 +447,14 @@ TABLES = {
     ),
     "klob_nulls": _klob(
         "Neurons that sentences share, next to sentences dealt at random", _neurons_by_chance
+    ),
+    "klob_regret": _regret(
+        "Does locating help editing? Gain lost where each rule names the layer, against the fact's best one",
+        rule_regret_text,
+    ),
+    "klob_regret_nulls": _regret(
+        "What a fact's own located layer gains over those of other facts, in nats per token",
+        regret_nulls_text,
     ),
     "thinkedit_table_4": PublishedTable(
         "KnowGIC: chains by number of steps (ThinkEdit, Table 4)", thinkedit.chain_length_table

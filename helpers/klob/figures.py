@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
@@ -23,6 +24,7 @@ from helpers.klob.metrics import (
     layer_mass,
     regret_table,
 )
+from helpers.klob.regret import RULE_LABELS, RuleRegret, better_locators, rule_regrets
 from helpers.klob.tables import LABELS, READ_THE_SUBJECT, criteria_table
 from helpers.results.archive import Run, runs_by_model
 from helpers.results.figure import Option, figure
@@ -391,3 +393,56 @@ def _regret_in_words(table: pd.DataFrame) -> str:
         lowest = mean_of[locators].min()
         return f"{fixed}; where locators point, edits lose {lowest:.1f} or more"
     return f"{fixed}; less is lost only where {', '.join(better)} points"
+
+
+@figure("05_regret", of="regret", main="smollm2-135m_klob-mini", needs=("edits", "layers"))
+def rule_regret_dots(run: Run) -> Figure:
+    """What each rule that names a fact's layer costs against the fact's best layer, in nats.
+
+    The best layer is that of the fact's edits to another answer. A row a rule; a locator has a mark for
+    its own tokens and one for the subject's last.
+    """
+    regrets = sorted(rule_regrets(run), key=lambda regret: regret.estimate.mean)
+    rules = list(dict.fromkeys(regret.rule for regret in regrets))
+    fig, axes = plt.subplots(figsize=(7.2, 0.32 * len(rules) + 1.4))
+    mark_styles: dict[str, dict[str, Any]] = {
+        "without a locator": {"fmt": "D", "color": "0.35"},
+        "the locator's own tokens": {"fmt": "o", "color": PALETTE[0]},
+        "the subject's last token": {"fmt": "^", "color": PALETTE[1]},
+    }
+    shift_of_label = dict(zip(mark_styles, (0.0, 0.15, -0.15), strict=True))
+    for label, mark_style in mark_styles.items():
+        regrets_of_label = [regret for regret in regrets if _token_label(regret) == label]
+        heights = [
+            len(rules) - 1 - rules.index(regret.rule) + shift_of_label[label]
+            for regret in regrets_of_label
+        ]
+        estimates = pd.DataFrame([asdict(regret.estimate) for regret in regrets_of_label])
+        if len(estimates):
+            draw_intervals(axes, heights, estimates, across=True, ms=5, label=label, **mark_style)
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    axes.set_yticks(range(len(rules)), [RULE_LABELS.get(rule, rule) for rule in rules[::-1]])
+    axes.set_xlabel("regret: gain lost against the fact's best layer, nats per token")
+    fig.legend(loc="outside lower center", ncols=3)
+    source = run.about.source
+    footer = (
+        f"mean over {len(regrets[0].regret)} facts, two new answers each, 95 % intervals; {source['model']},"
+        f" {source['dtype']}; the best layer (0) is chosen on the edits to the other answer"
+    )
+    return with_caption(fig, _rules_in_words(regrets), footer)
+
+
+def _token_label(regret: RuleRegret) -> str:
+    if not regret.is_locator:
+        return "without a locator"
+    return "the subject's last token" if regret.tokens == "subject" else "the locator's own tokens"
+
+
+def _rules_in_words(regrets: Sequence[RuleRegret]) -> str:
+    """Whether a locator loses less than the best fixed layer, and what there is to win."""
+    (fixed,) = (regret for regret in regrets if regret.rule == BEST_FIXED)
+    to_win = f"One layer for all facts loses {fixed.estimate.mean:.1f} nats".replace("-", "−")
+    better = dict.fromkeys(RULE_LABELS[regret.rule] for regret in better_locators(regrets))
+    if better:
+        return f"{to_win}; less is lost where {', '.join(better)} points"
+    return f"{to_win}; no locator loses significantly less"

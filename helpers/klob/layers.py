@@ -36,10 +36,12 @@ _WITHOUT_CONTEXTS: dict[str, Any] = {"context_template_length_params": []}
 
 
 def edit_requests(
-    examples: Facts, example_numbers: Sequence[int], *, seed: int = 0
+    examples: Facts, example_numbers: Sequence[int], *, seed: int = 0, target: int = 0
 ) -> dict[int, EditRequest]:
     """One counterfactual edit per numbered fact, not of those whose first wording does not hold the
-    subject, or whose relation has one answer.
+    subject, or whose relation has too few answers.
+
+    ``target`` counts a fact's new answers, which are drawn one after the other: 0 is the first.
     """
     answers_by_relation: dict[str, set[str]] = {}
     for example in examples.values():
@@ -50,16 +52,19 @@ def edit_requests(
         subject, relation, answer = examples[example_number].fact
         other_answers = sorted(answers_by_relation[relation] - {answer})
         first_wording = examples[example_number].prompts[0]
-        if other_answers and subject in first_wording:
-            target = random.Random(f"{seed} {example_number}").choice(other_answers)
+        if len(other_answers) > target and subject in first_wording:
+            generator = random.Random(f"{seed} {example_number}")
+            for _ in range(target):
+                other_answers.remove(generator.choice(other_answers))
+            new_answer = generator.choice(other_answers)
             prompt = without_slot(first_wording).replace(subject, "{}", 1)
             requests[example_number] = EditRequest(
-                subject, prompt, target, (answer,), record=str(example_number)
+                subject, prompt, new_answer, (answer,), record=str(example_number)
             )
     return requests
 
 
-def edit_every_layer(
+def edit_every_layer(  # noqa: PLR0913 - a parameter of notebook 05 each
     lm: LanguageModel,
     examples: Facts,
     example_numbers: Sequence[int],
@@ -68,15 +73,19 @@ def edit_every_layer(
     preset: str,
     corpus: str,
     seed: int,
+    layers: Sequence[int] | None = None,
+    target: int = 0,
 ) -> pd.DataFrame:
     """Edit the numbered facts at every layer; what is in the store is not edited again.
 
     Columns example (place in the file), layer (−1: the unedited model), wording, and new and old: the
-    answers' mean token log-probability, NaN of a failed edit.
+    answers' mean token log-probability, NaN of a failed edit. ``layers`` are those that are edited, None:
+    all; ``target`` is which of a fact's new answers is written (``edit_requests``).
     """
     settings = edit_settings(lm, examples, preset=preset, corpus=corpus, seed=seed)
     results = store.open({**settings, "facts": "by content"})
-    requests = edit_requests(examples, example_numbers, seed=seed)
+    requests = edit_requests(examples, example_numbers, seed=seed, target=target)
+    edited_layers = range(lm.layout.blocks) if layers is None else layers
 
     def content(example_number: int) -> object:
         return _content(examples[example_number]), asdict(requests[example_number])
@@ -101,7 +110,7 @@ def edit_every_layer(
         return {"scores": scored_answers.assign(layer=layer, case_id=case_ids)}
 
     cases_by_layer: dict[int, Cases[int]] = {}
-    for layer in (NO_LAYER, *range(lm.layout.blocks)):
+    for layer in (NO_LAYER, *edited_layers):
         number_of_case = {
             _case_id(example_number, layer): example_number for example_number in example_numbers
         }
@@ -110,7 +119,7 @@ def edit_every_layer(
         cases.missing(results) for layer, cases in cases_by_layer.items() if layer != NO_LAYER
     )
     if edits_are_missing and settings["hyperparameters"]["mom2_adjustment"]:
-        _store_second_moments(lm, corpus, seed)
+        _store_second_moments(lm, edited_layers, corpus, seed)
     tables_of_layers = [
         cases.completed(results, partial(scores_at_layer, layer=layer))
         for layer, cases in cases_by_layer.items()
@@ -126,13 +135,13 @@ def _case_id(example_number: int, layer: int) -> int:
     return MOST_LAYERS * example_number + (layer - NO_LAYER)
 
 
-def _store_second_moments(lm: LanguageModel, corpus: str, seed: int) -> None:
-    """Put the second moments of all layers into the cache, in one pass over the corpus.
+def _store_second_moments(lm: LanguageModel, layers: Sequence[int], corpus: str, seed: int) -> None:
+    """Put the second moments of all edited layers into the cache, in one pass over the corpus.
 
     The editors of single layers then read theirs; each would make its own pass, and all matrices do
     not fit into memory together with what is solved with them.
     """
-    second_moments(lm, range(lm.layout.blocks), corpus_named(corpus, seed=seed))
+    second_moments(lm, layers, corpus_named(corpus, seed=seed))
 
 
 def score_edits(

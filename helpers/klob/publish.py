@@ -31,7 +31,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     )
     source = {
         **lm.identity,
-        "dataset": _dataset_name(params["source"]),
+        "dataset": dataset_name(params["source"]),
         "seed": params["seed"],
         "shares": list(SHARES),
         "permutations": params["permutations"],
@@ -50,7 +50,7 @@ def publication(params: Mapping[str, Any]) -> Publication:
     return Publication(run_name(params["model"], params["source"]), About(source), parts)
 
 
-def _dataset_name(source: str) -> str:
+def dataset_name(source: str) -> str:
     """The source; a user's own one with a digest of what is in its files."""
     if source in ("klob", "klob-mini"):
         return source

@@ -33,11 +33,23 @@ ScaledAt = Literal["activation", "gate"]
 
 
 def integrated_gradients(
-    lm: LanguageModel, query: Query, *, steps: int = 20, at: ScaledAt = "activation"
+    lm: LanguageModel,
+    query: Query,
+    *,
+    steps: int = 20,
+    at: ScaledAt = "activation",
+    position: int | None = None,
 ) -> Tensor:
-    """One sentence's attributions [layers, neurons], at the activation or the gate's output."""
-    batch = slot_batch(lm, [query], [query.slot])
-    attribute = partial(_attribute_layers, lm, batch, query.required_target, steps=steps, at=at)
+    """One sentence's attributions [layers, neurons], at the activation or the gate's output.
+
+    ``position`` is the token's whose activation is scaled; None: the slot.
+    """
+    scaled_position = query.slot if position is None else position
+    batch = slot_batch(lm, [query], [scaled_position])
+    column = int(batch.columns([scaled_position]))
+    attribute = partial(
+        _attribute_layers, lm, batch, query.required_target, steps=steps, at=at, column=column
+    )
     all_layers = range(lm.layout.blocks)
     layers_per_pass = max(1, ROWS // steps)
     attributions: list[Tensor] = []
@@ -47,15 +59,15 @@ def integrated_gradients(
     return torch.cat(attributions)
 
 
-class _SlotScaling:
-    """Replaces modules' activations at the slot by alpha_j times them.
+class _TokenScaling:
+    """Replaces modules' activations at one token by alpha_j times them.
 
     Each module's are scaled in the newest rows, one for each of the ``steps``, which branched off at its
     layer.
     """
 
-    def __init__(self, slot: int, steps: int) -> None:
-        self.slot = slot
+    def __init__(self, column: int, steps: int) -> None:
+        self.column = column
         self.steps = steps
         self.activations: dict[str, Tensor] = {}  # a_l [neurons] by module
         self.scaled: dict[str, Tensor] = {}  # alpha_j a_l [steps, neurons], leaves of the graph
@@ -65,10 +77,10 @@ class _SlotScaling:
         earlier_rows = tokens[: -self.steps]
         newest_rows = tokens[-self.steps :].detach().clone()
         alphas = torch.linspace(0, 1, self.steps, device=tokens.device, dtype=tokens.dtype)
-        self.activations[module_name] = newest_rows[0, self.slot].clone()
+        self.activations[module_name] = newest_rows[0, self.column].clone()
         scaled_activations = alphas[:, None] * self.activations[module_name]
         self.scaled[module_name] = scaled_activations.requires_grad_()
-        newest_rows[:, self.slot] = self.scaled[module_name]
+        newest_rows[:, self.column] = self.scaled[module_name]
         return torch.cat([earlier_rows, newest_rows])
 
     def scale_output(self, name: str, _: Tensor, output: Tensor) -> Tensor:
@@ -84,9 +96,10 @@ def _attribute_layers(
     *,
     steps: int,
     at: ScaledAt,
+    column: int,
 ) -> Tensor:
-    """Attributions [layers, neurons] of one sentence, all layers in one pass."""
-    scaling = _SlotScaling(int(batch.slots[0]), steps)
+    """Attributions [layers, neurons] of one sentence's token in a column, all layers in one pass."""
+    scaling = _TokenScaling(column, steps)
     if at == "activation":
         module_names = [lm.layout.mlp_out(layer) for layer in layers]
         input_changes = {name: partial(scaling.scale, name) for name in module_names}

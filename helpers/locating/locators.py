@@ -24,13 +24,15 @@ from helpers.locating.attribution import (
     integrated_gradients,
 )
 from helpers.locating.query import LocatorError, Query
-from helpers.locating.slots import slot_batch, slot_logits, traced
+from helpers.locating.slots import at_columns, slot_batch, slot_logits, traced
 from helpers.models import LanguageModel
 from helpers.models.architectures import Layout
 from helpers.models.hooks import record
 from helpers.models.state import in_own_state
 
 Granularity = Literal["layer", "neuron", "parameter"]
+Tokens = Literal["last", "all", "subject", "none"]
+"""``last``: the slot's; ``subject``: the subject's last one; ``none``: scores that read no model."""
 Scores = NDArray[np.float32]
 
 GRANULARITIES: tuple[Granularity, ...] = ("layer", "neuron", "parameter")  # coarse to fine
@@ -45,6 +47,8 @@ class Locator(ABC):
     granularity: Granularity
     seed: int  # of those that draw random numbers
     at_a_time: int = 16  # sentences of a call, which bounds memory
+    tokens: ClassVar[Tokens] = "last"  # that the method scores
+    at_subject: bool = False  # score the subject's last token in their place
 
     def __init_subclass__(cls) -> None:
         """Every locator scores in ``own_state``."""
@@ -63,6 +67,15 @@ class Locator(ABC):
         if (entry_count := int(np.prod(shape))) > MOST_ENTRIES:
             raise LocatorError(f"{entry_count:,} weights are too many: take layers or neurons")
         return shape
+
+    @property
+    def scored_tokens(self) -> Tokens:
+        """Which tokens it scores."""
+        return "subject" if self.at_subject else self.tokens
+
+    def positions(self, queries: Sequence[Query]) -> list[int]:
+        """Index of the token that is scored in each sentence: the slot, or the subject's last."""
+        return [query.subject_last if self.at_subject else query.slot for query in queries]
 
     def settings(self) -> dict[str, object]:
         """Everything besides the model that determines the scores, for result keys."""
@@ -95,8 +108,9 @@ class ActivationMagnitude(Locator):
         batch = slot_batch(lm, queries)
         with record(lm, inputs=module_names) as activations:
             slot_logits(lm, batch)
+        columns = batch.columns(self.positions(queries))
         magnitudes = [
-            batch.at_slots(activations[module_name]).abs() for module_name in module_names
+            at_columns(activations[module_name], columns).abs() for module_name in module_names
         ]
         return _as_scores(torch.cat(magnitudes, dim=1))
 
@@ -111,15 +125,17 @@ class GradientActivation(Locator):
         """Signed products, [queries, layers x neurons]."""
         module_names = _matrix_names(lm)
         targets = _target_tensor(lm, queries)
-        batch = slot_batch(lm, queries, [query.slot for query in queries])
+        positions = self.positions(queries)
+        batch = slot_batch(lm, queries, positions)
         with traced(lm, module_names) as traced_modules:
             logits = slot_logits(lm, batch)
             target_logits = logits.gather(1, targets[:, None])[:, 0]
             probabilities = target_logits.sub(logits.logsumexp(1)).exp()
             activations = [traced_modules[module_name].input for module_name in module_names]
             gradients = torch.autograd.grad(probabilities.sum(), activations)
+        columns = batch.columns(positions)
         products = [
-            batch.at_slots(activation.detach() * gradient)
+            at_columns(activation.detach() * gradient, columns)
             for activation, gradient in zip(activations, gradients, strict=True)
         ]
         return _as_scores(torch.cat(products, dim=1))
@@ -137,7 +153,10 @@ class IntegratedGradients(Locator):
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
         """Attributions, [queries, layers x neurons]."""
-        attributions = [integrated_gradients(lm, query, steps=self.steps) for query in queries]
+        attributions = [
+            integrated_gradients(lm, query, steps=self.steps, position=position)
+            for query, position in zip(queries, self.positions(queries), strict=True)
+        ]
         return _as_scores(torch.stack(attributions))
 
 
@@ -150,6 +169,7 @@ class CausalTracing(Locator):
     name = "causal tracing"
     granularity = "layer"
     at_a_time = 1
+    tokens = "subject"
 
     def __init__(self, *, samples: int = 10, noise: float = 3.0, seed: int = 0) -> None:
         self.samples = samples
@@ -171,7 +191,8 @@ class LogitAttribution(Locator):
 
     A neuron writes w = a_j · w_j into the residual stream r, a layer the sum of its neurons and its bias.
     Without it the logit is g · (r − w) / σ(r − w); g is the answer's row times the final norm's scale,
-    r and g are centred for a layer norm. Products with a layer's matrix replace single writes.
+    r and g are centred for a layer norm. Products with a layer's matrix replace single writes. At the
+    subject's last token it is the logit that the token's own residual stream gives the answer.
     """
 
     def __init__(self, *, granularity: Literal["neuron", "layer"] = "neuron") -> None:
@@ -188,13 +209,14 @@ class LogitAttribution(Locator):
         batch = slot_batch(lm, queries)
         with record(lm, inputs=[*module_names, final_norm]) as inputs:
             slot_logits(lm, batch)
-        input_at_slot = {
-            module_name: batch.at_slots(module_input)
+        columns = batch.columns(self.positions(queries))
+        input_at_token = {
+            module_name: at_columns(module_input, columns)
             for module_name, module_input in inputs.items()
         }
 
         fp32_norm = deepcopy(lm.module(final_norm)).float()
-        residual = input_at_slot[final_norm].float()  # r [queries, hidden]
+        residual = input_at_token[final_norm].float()  # r [queries, hidden]
         answers = lm.network.get_output_embeddings().weight[_target_tensor(lm, queries)]
         readout = answers.float() * _norm_weight(fp32_norm, residual)  # g [queries, hidden]
         is_centred = isinstance(fp32_norm, nn.LayerNorm)
@@ -209,7 +231,7 @@ class LogitAttribution(Locator):
         hidden_size = residual.shape[1]
         drops = []
         for layer, module_name in enumerate(module_names):
-            writes = self._writes(lm, layer, input_at_slot[module_name])
+            writes = self._writes(lm, layer, input_at_token[module_name])
             # |s ⊙ M_j|², g · w_j and r · w_j of each unit [queries, units]
             squared_lengths = writes.scale.square() @ writes.matrix.square()
             if is_centred:
@@ -262,10 +284,12 @@ class _GradientLocator(Locator):
     """Gradients of −log p(answer) with respect to every entry of the MLPs' second matrices.
 
     For a sentence it is the sum over tokens of (gradient of the output) x (input): no weight is unfrozen.
+    At the subject's last token it is that token's term of the sum.
     """
 
     granularity = "parameter"
     at_a_time = 4
+    tokens = "all"
     squared = False
 
     def scores(self, lm: LanguageModel, queries: Sequence[Query]) -> Scores:
@@ -279,11 +303,15 @@ class _GradientLocator(Locator):
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
             outputs = [traced_modules[module_name].output for module_name in module_names]
             gradients = torch.autograd.grad(loss, outputs)
+        columns = batch.columns(self.positions(queries))
         scores = torch.empty(len(queries), *shape, device=lm.device)
         for layer, (module_name, gradient) in enumerate(zip(module_names, gradients, strict=True)):
             # All is computed in the layer's slice of the scores, which are large.
             layer_scores = scores[:, layer]  # [queries, neurons, hidden]
             inputs = traced_modules[module_name].input.detach()  # [queries, tokens, neurons]
+            if self.at_subject:
+                inputs = at_columns(inputs, columns)[:, None]  # [queries, 1, neurons]
+                gradient = at_columns(gradient, columns)[:, None]
             torch.bmm(inputs.mT.float(), gradient.float(), out=layer_scores)
             if self.squared:
                 layer_scores.square_()
@@ -309,6 +337,7 @@ class RandomScores(Locator):
     """A control: uniform scores that depend on the sentence's tokens and a seed only."""
 
     label: ClassVar = "random"
+    tokens = "none"
 
     def __init__(self, *, granularity: Granularity = "neuron", seed: int = 0) -> None:
         self.granularity = granularity
@@ -348,13 +377,18 @@ LOCATORS: dict[str, Callable[[], Locator]] = {
 }
 
 
-def make_locator(name: str, seed: int = 0) -> Locator:
-    """The locator called ``name``, with the seed if it draws numbers; a ``LocatorError`` without one."""
+def make_locator(name: str, seed: int = 0, *, at_subject: bool = False) -> Locator:
+    """The locator called ``name``, with the seed if it draws numbers; a ``LocatorError`` without one.
+
+    ``at_subject``: it scores the subject's last token in the place of the method's own tokens.
+    """
     if name not in LOCATORS:
         raise LocatorError(f"no locator {name!r}; there are: {', '.join(LOCATORS)}")
     locator = LOCATORS[name]()
     if "seed" in vars(locator):
         locator.seed = seed
+    if at_subject:  # else it is no part of the settings
+        locator.at_subject = True
     return locator
 
 

@@ -48,6 +48,15 @@ class Query:
             )
         return self.target
 
+    @property
+    def subject_last(self) -> int:
+        """Index of the subject's last token; a ``LocatorError`` where the sentence has no subject."""
+        if self.subject is None:
+            raise LocatorError(
+                f"sentence {self.text!r} has no subject, whose last token is to be read"
+            )
+        return self.subject[1] - 1
+
 
 def encode(lm: LanguageModel, sentences: Sequence[Sentence]) -> list[Query]:
     """Token ids of sentences."""

@@ -32,9 +32,15 @@ class SlotBatch(PackedRows):
     slots: Tensor  # index of each row's slot among its tokens [rows]
     past: Past | None = None  # of the constant tokens before them
 
-    def at_slots(self, tokens: Tensor) -> Tensor:
-        """Values [rows, …] of ``tokens`` [rows, tokens, …] at the slots."""
-        return tokens[torch.arange(len(self.slots), device=tokens.device), self.slots]
+    def columns(self, positions: Sequence[int]) -> Tensor:
+        """Where a token of each row is among the row's tokens here, by its index in the sentence [rows]."""
+        starts = self.positions[:, 0]
+        return torch.tensor(list(positions), device=starts.device) - starts
+
+
+def at_columns(tokens: Tensor, columns: Tensor) -> Tensor:
+    """Values [rows, …] of ``tokens`` [rows, tokens, …] at one column of each row."""
+    return tokens[torch.arange(len(columns), device=tokens.device), columns]
 
 
 def slot_batch(

@@ -36,6 +36,15 @@ def test_requests_take_another_answer_of_the_relation() -> None:
     assert requests == edit_requests(FACTS, [0, 2], seed=1)
 
 
+def test_a_facts_new_answers_are_drawn_without_repetition() -> None:
+    first, second = (edit_requests(FACTS, [0, 1, 2], seed=4, target=target) for target in (0, 1))
+    assert first == edit_requests(FACTS, [0, 1, 2], seed=4)
+    for number, fact in FACTS.items():
+        targets = {first[number].target, second[number].target}
+        assert targets == {"Latin", "Greek", "Norse"} - {fact.fact[2]}
+    assert edit_requests(FACTS, [0, 1, 2], target=2) == {}  # of three answers two are new
+
+
 def test_facts_that_cannot_be_edited_are_left_out() -> None:
     alone = ConsistencyExample(("A plays _", "A does _", "As _"), ("A", "play_(P413)", "goal"))
     reworded = ConsistencyExample(
@@ -80,3 +89,23 @@ def test_every_layer_is_edited_once(
     assert more.query("example == 0").reset_index(drop=True).equals(kept)
     monkeypatch.setattr(layers, "build_editor", pytest.fail)
     assert edit_every_layer(model, FACTS, [0, 2], **options).equals(table)
+
+
+def test_chosen_layers_are_edited_to_a_further_answer(
+    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
+    model = replace(tiny("llama"), name="smollm2-135m")  # whose presets are used
+    store = ResultsStore(tmp_path / "store")
+    options: dict[str, Any] = {"store": store, "preset": "tuned", "corpus": "self-32x64", "seed": 0}
+    tables = [
+        edit_every_layer(model, FACTS, [0, 1], layers=[0, 2], target=target, **options)
+        for target in (0, 1)
+    ]
+    assert [sorted(set(table["layer"])) for table in tables] == [[-1, 0, 2]] * 2
+    before = [table.query("layer == -1 and wording == 0") for table in tables]
+    assert before[0]["old"].tolist() == before[1]["old"].tolist()
+    assert (before[0]["new"].to_numpy() != before[1]["new"].to_numpy()).all()
+    monkeypatch.setattr(layers, "build_editor", pytest.fail)  # both are kept, each by its answer
+    again = edit_every_layer(model, FACTS, [0, 1], layers=[0, 2], target=1, **options)
+    assert again.equals(tables[1])

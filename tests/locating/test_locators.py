@@ -128,10 +128,13 @@ def test_activation(any_model: LanguageModel, queries: list[Query]) -> None:
             assert found == pytest.approx(activation[query.slot].abs().numpy(), rel=1e-4, abs=1e-6)
 
 
-def plain_gradient(lm: LanguageModel, query: Query, layer: int, scale: float) -> Tensor:
-    activation = clean(lm, query, layer)[0][query.slot]
+def plain_gradient(
+    lm: LanguageModel, query: Query, layer: int, scale: float, position: int | None = None
+) -> Tensor:
+    token = query.slot if position is None else position
+    activation = clean(lm, query, layer)[0][token]
     scaled = (scale * activation).requires_grad_()
-    with changed_input(lm, layer, at_slot(query.slot, scaled)):
+    with changed_input(lm, layer, at_slot(token, scaled)):
         (gradient,) = torch.autograd.grad(probability(lm, query), [scaled])
     return activation * gradient
 
@@ -157,6 +160,77 @@ def test_integrated_gradients(
             path = [plain_gradient(any_model, query, layer, j / 3) for j in range(4)]
             plain = torch.stack(path).mean(0).numpy()
             assert found == pytest.approx(plain, rel=1e-3, abs=1e-7)
+
+
+def at_subject(locator: Locator) -> Locator:
+    locator.at_subject = True
+    return locator
+
+
+def test_neurons_at_the_subject(any_model: LanguageModel, queries: list[Query]) -> None:
+    """The methods' own formulas, with the subject's last token in the slot's place."""
+    layout = any_model.layout
+    shape = len(queries), layout.blocks, layout.intermediate_size
+    activation, product, integral = (
+        at_subject(locator).scores(any_model, queries).reshape(shape)
+        for locator in (ActivationMagnitude(), GradientActivation(), IntegratedGradients(steps=3))
+    )
+    for number, query in enumerate(queries):
+        token = query.subject_last
+        assert token < query.slot
+        for layer in range(layout.blocks):
+            gradients = [
+                plain_gradient(any_model, query, layer, scale, token) for scale in (0.0, 0.5, 1.0)
+            ]
+            magnitude = clean(any_model, query, layer)[0][token].abs().numpy()
+            mean = torch.stack(gradients).mean(0).numpy()
+            assert activation[number, layer] == pytest.approx(magnitude, rel=1e-4, abs=1e-6)
+            assert product[number, layer] == pytest.approx(gradients[2].numpy(), 1e-3, 1e-7)
+            assert integral[number, layer] == pytest.approx(mean, rel=1e-3, abs=1e-7)
+
+
+def test_parameters_at_the_subject(any_model: LanguageModel, queries: list[Query]) -> None:
+    """Of the gradient's sum over tokens the term of the subject's last one."""
+    layout = any_model.layout
+    shape = layout.blocks, layout.intermediate_size, layout.hidden_size
+    saliency = at_subject(WeightSaliency()).scores(any_model, queries)
+    for number, query in enumerate(queries):
+        for layer in range(layout.blocks):
+            added = torch.zeros(layout.hidden_size, requires_grad=True)
+
+            def add(
+                module: nn.Module, inputs: object, output: Tensor, query=query, added=added
+            ) -> Tensor:
+                return output.index_add(1, torch.tensor([query.subject_last]), added[None, None])
+
+            handle = any_model.module(layout.mlp_out(layer)).register_forward_hook(add)
+            loss = -probability(any_model, query).log()
+            (gradient,) = torch.autograd.grad(loss, [added])
+            handle.remove()
+            activation = clean(any_model, query, layer)[0][query.subject_last]
+            weight = any_model.weight(layout.mlp_out(layer)).T.detach()
+            term = (torch.outer(activation, gradient) * weight).abs()
+            found = saliency[number].reshape(shape)[layer]
+            assert found == pytest.approx(term.numpy(), rel=1e-3, abs=1e-4 * float(term.max()))
+
+
+def test_logits_at_the_subject(tiny: Tiny) -> None:
+    """A causal model's subject knows no later tokens: its logit is that of the sentence cut there."""
+    model = tiny("llama")
+    (query,) = encode(model, SENTENCES[:1])
+    end = query.subject_last + 1
+    cut = replace(query, ids=query.ids[:end], slot=end - 1)
+    for granularity in ("neuron", "layer"):
+        locator = LogitAttribution(granularity=granularity)
+        of_cut = locator.scores(model, [cut])
+        assert at_subject(locator).scores(model, [query]) == pytest.approx(of_cut, 1e-3, 1e-5)
+
+
+def test_a_sentence_without_subject_has_no_token_of_it(tiny: Tiny) -> None:
+    model = tiny("llama")
+    queries = encode(model, [Sentence("utter random words _", "Latin")])
+    with pytest.raises(LocatorError, match="'utter random words _' has no subject"):
+        at_subject(ActivationMagnitude()).scores(model, queries)
 
 
 def test_parameter_locators(any_model: LanguageModel, queries: list[Query]) -> None:
