@@ -22,13 +22,12 @@ from helpers.comparison.measures import NAMING, RowKey, stored_rows
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import (
     BEST_FIXED,
-    REFERENCES,
     edit_gains,
     layer_mass,
     locality_table,
     profile_twins,
-    regret_table,
 )
+from helpers.klob.regret import better_locators, rule_regret_text, rule_regrets
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
@@ -45,6 +44,7 @@ from helpers.peak.metrics import additivity, keep_answers, method_metrics
 from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
+from helpers.results.statistics import detectable
 from helpers.results.text import Evidence, corrected_verdicts, in_points, with_interval
 from helpers.thinkedit import links
 from helpers.thinkedit.metrics import DEEP, OWN
@@ -239,23 +239,30 @@ def test_locators_of_notebook_05():
     assert len(gains) == 12
     assert tested["p_value"].min() > 0.05
     assert profile_twins(mass) == {"logit-neuron": "activation"}
-    at_edit_prompt = edit_gains(run.joined("edits"), at_edit_prompt=True).loc[gains.index]
-    regrets = regret_table(gains, mass, at_edit_prompt).set_index("rule")
-    assert (
-        "loses 1.4 nats per token [0.9, 2.0] against each fact's best layer; where a locator"
-        in text
-    )
-    ends = regrets.loc[BEST_FIXED, ["mean", "low", "high"]].astype(float).round(1)
-    assert ends.tolist() == [1.4, 0.9, 2.0]
-    locators = regrets["mean"].drop([*REFERENCES, "random"])
-    assert "points, edits lose 2.1 or more** (12 facts)" in text
-    assert round(locators.min(), 1) == 2.1
-    assert "point to late layers and lose 6.6 to 11.2" in text
-    last_token = locators.drop(["gradient-weight", "causal-tracing", "fisher"])
-    assert last_token.agg(["min", "max"]).round(1).tolist() == [6.6, 11.2]
     tops = tested[(tested["pairing"] == "specific") & (tested["locator"] != "random")]["high"]
     assert "reaches only 0.16 (0.04 to 0.29), which four of the seven locators' intervals" in text
     assert (int((tops > 0.16).sum()), len(tops)) == (4, 7)
+
+
+def test_regret_of_notebook_05():
+    text, run = text_of("05"), archive("regret").get("smollm2-135m_klob-mini")
+    regrets = rule_regrets(run)
+    (fixed,) = (regret for regret in regrets if regret.rule == BEST_FIXED)
+    assert "2 for 58 of the 64 facts) loses 0.66 [0.06, 1.25] nats per token" in text
+    assert with_interval(fixed.estimate) == "0.66 [0.06, 1.25]"
+    assert "2 for 58, 8 for 6 facts" in rule_regret_text(run).note
+    locators = [regret for regret in regrets if regret.is_locator]
+    better = [regret for regret in locators if regret.against_fixed.mean() < 0]
+    assert "Six of the 13 rows of locators lose less in the sample, by 0.11 to 0.35" in text
+    ends = [round(-regret.against_fixed.mean(), 2) for regret in better]
+    assert (len(better), len(locators), min(ends), max(ends)) == (6, 13, 0.11, 0.35)
+    assert "(smallest p 0.12 before the correction)" in text
+    assert round(min(regret.contrast.p_value for regret in better), 2) == 0.12
+    to_win = fixed.estimate.mean
+    clear = [regret for regret in better if detectable(regret.against_fixed) < to_win]
+    assert "For five of the six a difference of that size could have been detected" in text
+    assert len(clear) == 5
+    assert better_locators(regrets) == []
 
 
 def test_wordings_of_notebook_05():

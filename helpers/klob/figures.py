@@ -18,11 +18,9 @@ from scipy import stats
 
 from helpers.klob.metrics import (
     BEST_FIXED,
-    REFERENCES,
     UnitIndices,
     edit_gains,
     layer_mass,
-    regret_table,
 )
 from helpers.klob.regret import RULE_LABELS, RuleRegret, better_locators, rule_regrets
 from helpers.klob.tables import LABELS, READ_THE_SUBJECT, criteria_table
@@ -356,46 +354,7 @@ def _layers_in_words(
     return f"Edits gain most at layer {best}; locators point to layers: {', '.join(peaks)}"
 
 
-@figure("05_locality", needs=("edits", "layers"), **PUBLISHED)
-def regret_dots(run: Run) -> Figure:
-    """What editing where a locator points costs against each fact's own best layer, in nats."""
-    gains, mass = _gains_and_mass(run)
-    at_edit_prompt = edit_gains(run.joined("edits"), at_edit_prompt=True).loc[gains.index]
-    table = regret_table(gains, mass, at_edit_prompt)
-    rules = table["rule"].tolist()
-    labels = [f"{LABELS.get(rule, rule)}" for rule in rules]
-    fig, axes = plt.subplots(figsize=(7.2, 0.3 * len(rules) + 1.3))
-    heights = np.arange(len(rules))[::-1]
-    is_reference = table["rule"].isin(REFERENCES).to_numpy()
-    for chosen_rows, colour, marker in (
-        (is_reference, "0.35", "D"),
-        (~is_reference, PALETTE[0], "o"),
-    ):
-        dots: dict[str, Any] = {"fmt": marker, "ms": 5, "color": colour}
-        draw_intervals(axes, heights[chosen_rows], table[chosen_rows], across=True, **dots)
-    axes.axvline(0, color="0.4", linewidth=0.8)
-    axes.set_yticks(heights, labels)
-    axes.set_xlabel("gain lost against the fact's best layer, nats per token (0: the best layer)")
-    footer = (
-        f"mean over {len(gains)} facts, 95 % intervals; {run.about.source['model']}, ROME at every layer;"
-        " grey: layers chosen without a locator"
-    )
-    return with_caption(fig, _regret_in_words(table), footer)
-
-
-def _regret_in_words(table: pd.DataFrame) -> str:
-    """Which locators cost less than one fixed layer for all facts."""
-    mean_of = table.set_index("rule")["mean"]
-    locators = [rule for rule in mean_of.index if rule not in (*REFERENCES, *CONTROLS)]
-    better = [LABELS[rule] for rule in locators if mean_of[rule] < mean_of[BEST_FIXED]]
-    fixed = f"One layer for all facts loses {mean_of[BEST_FIXED]:.1f} nats"
-    if not better:
-        lowest = mean_of[locators].min()
-        return f"{fixed}; where locators point, edits lose {lowest:.1f} or more"
-    return f"{fixed}; less is lost only where {', '.join(better)} points"
-
-
-@figure("05_regret", of="regret", main="smollm2-135m_klob-mini", needs=("edits", "layers"))
+@figure("05_locality", of="regret", main="smollm2-135m_klob-mini", needs=("edits", "layers"))
 def rule_regret_dots(run: Run) -> Figure:
     """What each rule that names a fact's layer costs against the fact's best layer, in nats.
 
@@ -423,7 +382,7 @@ def rule_regret_dots(run: Run) -> Figure:
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.set_yticks(range(len(rules)), [RULE_LABELS.get(rule, rule) for rule in rules[::-1]])
     axes.set_xlabel("regret: gain lost against the fact's best layer, nats per token")
-    fig.legend(loc="outside lower center", ncols=3)
+    axes.legend(loc="center right")
     source = run.about.source
     footer = (
         f"mean over {len(regrets[0].regret)} facts, two new answers each, 95 % intervals; {source['model']},"

@@ -30,9 +30,8 @@ Numbers = NDArray[np.float64]
 
 SHARES = (0.001, 0.005, 0.01, 0.05)
 DEFAULT_SHARE = 0.01
-# Rules that choose a layer without a locator (``regret_table``).
+# Rules that choose a layer without a locator (``regret.rule_regrets``).
 ORACLE, BEST_FIXED, ANY_LAYER = "oracle", "one layer for all", "any layer"
-REFERENCES = (ORACLE, BEST_FIXED, ANY_LAYER)
 SAME_PROFILE = 0.95  # ours; on smollm2-135m 0.99 for one pair of locators, then 0.80
 
 
@@ -277,41 +276,6 @@ def _standardised_ranks(values: Numbers) -> Numbers:
     centred_ranks = ranks - ranks.mean(axis=1, keepdims=True)
     deviations = centred_ranks.std(axis=1, keepdims=True)
     return centred_ranks / np.where(deviations == 0, np.nan, deviations)
-
-
-def regret_table(
-    gains: pd.DataFrame, mass: Mapping[str, Numbers], gains_at_edit_prompt: pd.DataFrame
-) -> pd.DataFrame:
-    """What choosing a fact's layer by a rule costs: the gain at its best layer minus that at the chosen one.
-
-    Gains are [facts, layers], in nats per token at wordings that the edit did not see; so is ``mass``, whose
-    highest layer is a locator's choice. Rules without a locator (``REFERENCES``): the *oracle* takes the
-    layer that is best at the edit's own prompt, ``BEST_FIXED`` for every fact the one layer that has the
-    highest mean gain over the *other* facts, and ``ANY_LAYER`` is the mean over layers. The constant locator
-    points to no fact's layer and is omitted, as are ``profile_twins``.
-
-    Returns:
-        A row a rule, with the mean over facts and its interval.
-    """
-    outcome = gains.to_numpy(dtype=float)
-    facts = np.arange(len(outcome))
-    mean_of_others = (outcome.sum(axis=0) - outcome) / max(len(outcome) - 1, 1)  # [facts, layers]
-    choices = {
-        ORACLE: gains_at_edit_prompt.loc[gains.index].to_numpy(dtype=float).argmax(axis=1),
-        BEST_FIXED: mean_of_others.argmax(axis=1),
-    }
-    twins = profile_twins(mass)
-    for locator, mass_of_locator in mass.items():
-        if locator != "constant" and locator not in twins:
-            choices[locator] = mass_of_locator.argmax(axis=1)
-    best_gain = outcome.max(axis=1)
-    regrets = {rule: best_gain - outcome[facts, layers] for rule, layers in choices.items()}
-    regrets[ANY_LAYER] = best_gain - outcome.mean(axis=1)
-    rows_of_rules = [
-        {"rule": rule, **asdict(mean_interval(regret))} for rule, regret in regrets.items()
-    ]
-    table = pd.DataFrame(rows_of_rules)
-    return table.sort_values("mean", kind="stable", ignore_index=True)
 
 
 def locality_table(

@@ -363,14 +363,3 @@ def late_layers_table(gains: pd.DataFrame, mass: Mapping[str, Numbers], late: in
         agreement = rank_correlations(mass[twin], mass[locator]).diagonal().mean()
         notes.append(f"{LABELS[twin]} as {LABELS[locator]} (rank correlation {agreement:.2f})")
     return with_note(table.round(0).astype(int), *notes)
-
-
-def regret_text(table: pd.DataFrame) -> ShownTable:
-    """``metrics.regret_table`` as rounded text, in nats per token."""
-    intervals = [
-        f"{mean:.1f} [{low:.1f}, {high:.1f}]"
-        for mean, low, high in table[["mean", "low", "high"]].itertuples(index=False)
-    ]
-    rules = table["rule"].map(lambda rule: LABELS.get(rule, rule))
-    shown = pd.DataFrame({"layer chosen by": rules, "gain lost, nats per token": intervals})
-    return with_note(shown, f"n = {table['n'].max()} facts; 0: each fact's best layer")

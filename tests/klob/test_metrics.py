@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from helpers.klob.metrics import (
-    ANY_LAYER,
-    BEST_FIXED,
-    ORACLE,
     UnitIndices,
     candidate_similarity,
     edit_gains,
@@ -24,7 +21,6 @@ from helpers.klob.metrics import (
     permutation_null,
     profile_twins,
     rank_correlations,
-    regret_table,
     relative_similarity,
     relative_standard_deviation,
     similarity_matrix,
@@ -270,20 +266,3 @@ def test_a_profile_that_repeats_an_earlier_one_is_counted_once() -> None:
     shown = locality_text(tests, profile_twins(mass))
     assert "logit attribution, neuron: as activation" in shown.note
     assert "logit attribution, neuron" not in shown.table.index
-
-
-def test_regret_is_the_gain_lost_against_each_facts_best_layer() -> None:
-    gains = pd.DataFrame([[1.0, 4.0, 0.0], [5.0, 3.0, 0.0], [2.0, 4.0, 0.0]])
-    at_edit_prompt = pd.DataFrame([[0.0, 9.0, 0.0], [0.0, 9.0, 0.0], [9.0, 0.0, 0.0]])
-    mass = {
-        "fisher": np.array([[0.8, 0.2, 0.0], [0.8, 0.2, 0.0], [0.1, 0.9, 0.0]]),
-        "constant": np.full((3, 3), 1 / 3),
-    }
-    table = regret_table(gains, mass, at_edit_prompt).set_index("rule")
-    assert set(table.index) == {"fisher", ORACLE, BEST_FIXED, ANY_LAYER}
-    assert table.loc["fisher", "mean"] == pytest.approx((3 + 0 + 0) / 3)
-    assert table.loc[ORACLE, "mean"] == pytest.approx((0 + 2 + 2) / 3)
-    # The two others' means are [3.5, 3.5, 0], [1.5, 4, 0] and [3, 3.5, 0]; of equal ones the first counts.
-    assert table.loc[BEST_FIXED, "mean"] == pytest.approx((3 + 2 + 0) / 3)
-    assert table.loc[ANY_LAYER, "mean"] == pytest.approx(((4 - 5 / 3) + (5 - 8 / 3) + (4 - 2)) / 3)
-    assert table["mean"].is_monotonic_increasing
