@@ -382,7 +382,7 @@ def rule_regret_dots(run: Run) -> Figure:
     axes.axvline(0, color="0.4", linewidth=0.8)
     axes.set_yticks(range(len(rules)), [RULE_LABELS.get(rule, rule) for rule in rules[::-1]])
     axes.set_xlabel("regret: gain lost against the fact's best layer, nats per token")
-    axes.legend(loc="center right")
+    axes.legend(loc="upper right")
     source = run.about.source
     footer = (
         f"mean over {len(regrets[0].regret)} facts, two new answers each, 95 % intervals; {source['model']},"

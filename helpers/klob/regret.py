@@ -209,6 +209,7 @@ def rule_regret_text(run: Run) -> ShownTable:
                 "tokens": TOKEN_LABELS[regret.tokens],
                 "regret, nats per token": with_interval(regret.estimate),
                 "minus one layer for all": difference,
+                "could detect": _detectable_text(regret) if regret.is_locator else "",
             }
         )
         p_values.append(float("nan") if is_fixed else contrast.p_value)
@@ -222,6 +223,12 @@ def rule_regret_text(run: Run) -> ShownTable:
     return with_note(shown, *_notes(run))
 
 
+def _detectable_text(regret: RuleRegret) -> str:
+    """The smallest difference to the best fixed layer that its test could detect; a dash without a test."""
+    least = detectable(regret.against_fixed)
+    return "–" if np.isnan(least) else f"{least:.2f}"
+
+
 def _notes(run: Run) -> list[str]:
     """What must be known of the ceiling and the fixed layer next to their numbers."""
     facts = edited_facts(run.tables["edits"])
@@ -230,13 +237,16 @@ def _notes(run: Run) -> list[str]:
         f"{layer} for {count}" for layer, count in zip(layers, counts, strict=True)
     )
     by_chance_too = facts.gains.max(axis=2).mean() - facts.gain_at(facts.oracle).mean()
+    best_index = int(facts.mean_gains.mean(axis=0).argmax())
+    regret_of_best = facts.regret(facts.mean_gains[:, best_index]).mean()
     notes = [
         f"edited layers {', '.join(map(str, facts.layers))}",
         f"the best layer for all other facts: {counts_in_words} facts",
+        f"layer {facts.layers[best_index]}, chosen on all facts and used for all: {regret_of_best:.2f}",
         f"a layer chosen on the edits that it is scored on: {by_chance_too:.2f} nats above the oracle",
     ]
     if facts.left_out:
-        notes.append(f"{facts.left_out} facts left out, an edit of which failed")
+        notes.append(f"left out, since an edit failed: {facts.left_out}")
     return notes
 
 
