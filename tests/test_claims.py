@@ -260,7 +260,9 @@ def test_regret_of_notebook_05():
     assert round(min(regret.contrast.p_value for regret in better), 2) == 0.12
     to_win = fixed.estimate.mean
     clear = [regret for regret in better if detectable(regret.against_fixed) < to_win]
-    assert "For five of the six a difference of 0.66 could have been detected (from 0.42 on)" in text
+    assert (
+        "For five of the six a difference of 0.66 could have been detected (from 0.42 on)" in text
+    )
     assert len(clear) == 5
     assert round(min(detectable(regret.against_fixed) for regret in better), 2) == 0.42
     assert "Layer 2 for all 64 facts loses 0.28" in text

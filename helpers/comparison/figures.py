@@ -109,7 +109,7 @@ def front_panels(runs: Sequence[Run]) -> Figure:
             for _, damage in points.values():
                 counts.setdefault(front, set()).add(damage.n)
         panels_of_front[0].set_ylabel(front.damage_title, fontsize=8)
-    fig.get_layout_engine().execute(fig)
+    fig.draw_without_rendering()  # lays the panels out, for labels in inches
     for panels_of_front, front in zip(panels, FRONTS, strict=True):
         for axes, model_name in zip(panels_of_front, model_names, strict=True):
             _label_editors(axes, _points(rows, model_name, front))
@@ -169,8 +169,8 @@ def _draw_points(axes: Axes, points: Points) -> None:
 
 def _label_editors(axes: Axes, points: Points) -> None:
     """Names beside the plain editors' marks; those with APP or icd are where the arrows lead."""
-    labelled = []
-    others = []
+    labelled: list[PointLabel] = []
+    others: list[PointLabel] = []
     for key, (effect, damage) in points.items():
         line = method_line(key.method)
         label = PointLabel(effect.mean, damage.mean, line["label"], line["color"])

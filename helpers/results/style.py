@@ -104,7 +104,7 @@ def label_ends(axes: Axes, ends: Sequence[LineEnd]) -> None:
     The panel's scales and limits must be final.
     """
     to_panel = axes.transScale + axes.transLimits
-    panel_inches = axes.figure.get_size_inches()[1] * axes.get_position().height
+    panel_inches = _panel_size(axes)[1]
     gap = _LABEL_INCHES / panel_inches
     heights = {end: float(to_panel.transform((1.0, end.height))[1]) for end in ends}
     in_order = sorted(heights, key=lambda end: heights[end])
@@ -141,8 +141,7 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
 
     ``others`` are points without a label. The panel's scales and limits must be final.
     """
-    figure_width, figure_height = axes.figure.get_size_inches()
-    panel_size = np.array([figure_width, figure_height]) * axes.get_position().size
+    panel_size = _panel_size(axes)
     to_panel = axes.transScale + axes.transLimits
     marks = [to_panel.transform((each.x, each.y)) * panel_size for each in [*points, *others]]
     taken = [Bbox([mark - 0.05, mark + 0.05]) for mark in marks]
@@ -158,12 +157,19 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
         axes.annotate(
             point.label,
             (point.x, point.y),
-            xytext=72 * (np.array([box.x0, box.y0]) - mark),
+            xytext=(72 * (box.x0 - mark[0]), 72 * (box.y0 - mark[1])),
             textcoords="offset points",
             fontsize=6.5,
             color=[_DARKER * channel for channel in to_rgb(point.colour)],
             zorder=5,
         )
+
+
+def _panel_size(axes: Axes) -> np.ndarray:
+    """Width and height of a panel in inches [2]."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure.get_size_inches() * axes.get_position().size
 
 
 def _beside(reach: float) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -182,7 +188,7 @@ def _covered(box: Bbox, taken: Sequence[Bbox], panel_size: np.ndarray) -> float:
         shared = Bbox.intersection(box, other)
         if shared is not None:
             covered += shared.width * shared.height
-    inside = Bbox.intersection(box, Bbox([[0, 0], panel_size]))
+    inside = Bbox.intersection(box, Bbox.from_bounds(0, 0, *panel_size))
     inside_area = 0.0 if inside is None else inside.width * inside.height
     return covered + box.width * box.height - inside_area
 
