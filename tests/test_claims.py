@@ -19,6 +19,15 @@ from helpers.behaviour.agreement import (
 )
 from helpers.behaviour.prediction import predictor_table
 from helpers.comparison.measures import NAMING, RowKey, stored_rows
+from helpers.costs.held_out_answers import (
+    FOREIGN,
+    HALF,
+    HALF_OF_CORRECT,
+    UNSHOWN,
+    protections,
+    unshown_note,
+)
+from helpers.costs.undo import undo_table
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import (
     BEST_FIXED,
@@ -44,7 +53,7 @@ from helpers.peak.metrics import additivity, keep_answers, method_metrics
 from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import scores_of
 from helpers.results.archive import archive
-from helpers.results.statistics import detectable
+from helpers.results.statistics import detectable, holm
 from helpers.results.text import Evidence, corrected_verdicts, in_points, with_interval
 from helpers.thinkedit import links
 from helpers.thinkedit.metrics import DEEP, OWN
@@ -220,6 +229,59 @@ def test_sequences_of_notebook_04(studies):
         "ANF hard, FT-M: plain - APP",
     }
     assert measures(tests, "APP costs edits", "holds") == set()
+
+
+def test_unshown_answers_of_notebook_04():
+    text, run = text_of("04"), archive("held_out").get("smollm2-135m_peak-cf")
+    compared = protections(run, fractions=True)
+    of_unshown = {
+        (item.given, item.editor, item.metric.name): item.of_half(UNSHOWN) for item in compared
+    }
+    means = {key: f"{100 * contrast.difference.mean:.1f}" for key, contrast in of_unshown.items()}
+    aff = [means[HALF, editor, "AFF"] for editor in ("ft-m", "rome", "memit")]
+    anf = [means[HALF, editor, "ANF"] for editor in ("ft-m", "rome", "memit")]
+    assert "by {} (FT-M), {} (ROME) and {} (MEMIT) points".format(*aff) in text
+    assert "of the unshown false answers by {}, {} and {}.".format(*anf) in text
+    primary = [contrast for key, contrast in of_unshown.items() if key[0] == HALF]
+    assert (
+        "All six primary tests hold (n = 24 records for AFF and 28 for ANF, Holm ≤ 0.008)" in text
+    )
+    assert len(primary) == 6
+    assert round(max(holm([contrast.p_value for contrast in primary])), 3) == 0.008
+    assert {contrast.difference.n for contrast in primary} == {24, 28}
+    gaps = {item.editor: item.gap.difference for item in compared if item.given == HALF}
+    assert {editor for editor, gap in gaps.items() if gap.low > 0} == {"ft-m"}
+    without_false = [float(means[HALF_OF_CORRECT, e, "ANF"]) for e in ("ft-m", "rome", "memit")]
+    assert "falls by 3.4 to 9.9 points instead of 20 to 29" in text
+    assert (min(without_false), max(without_false)) == (3.4, 9.9)
+    foreign = [float(means[FOREIGN, e, "AFF"]) for e in ("ft-m", "rome", "memit")]
+    assert "protected by 6 to 8 points instead of 16 to 31" in text
+    assert (round(min(foreign)), round(max(foreign))) == (6, 8)
+    note = unshown_note(["ROME", "ROME+APP"], "smollm2-135m")
+    assert "by 27 and 34 points in that half and by 22 and 26 points in the other" in note
+    assert unshown_note(["ROME"], "smollm2-135m") == ""
+
+
+def test_editing_back_in_notebook_04():
+    text, run = text_of("04"), archive("undone").get("smollm2-135m_peak-cf")
+    table = undo_table(run).table
+    first, whole = ("back to the first", "back to the list")
+    rows = {
+        ("ROME", first): ("-2.17", "0.0031"),
+        ("MEMIT", first): ("-1.47", "0.0093"),
+        ("FT-M", whole): ("+1.60", "0.0007"),
+        ("MEMIT", whole): ("+0.76", "0.0271"),
+    }
+    for key, (mean, corrected) in rows.items():
+        assert table.loc[key, "other answers, nats"].startswith(mean)
+        assert table.loc[key, "Holm"] == corrected
+    assert "2.17 and 1.47 nats per token less probable" in text
+    assert "by 1.60 nats after FT-M and 0.76 after MEMIT (Holm 0.0007 and 0.027)" in text
+    assert "for ROME we find no difference (−0.33 [−1.74, 1.09])" in text
+    assert table.loc[("ROME", whole), "other answers, nats"] == "-0.33 [-1.74, +1.09]"
+    assert "Kendall's τ = 0.41 for all three" in text
+    orders = [table.loc[(editor, whole), "order"][:4] for editor in ("FT-M", "ROME", "MEMIT")]
+    assert orders == ["0.41"] * 3
 
 
 def test_locators_of_notebook_05():

@@ -136,11 +136,7 @@ def matched_strength_curves(run: Run) -> Figure:
         axes.set(title=METRICS[measure].label, xlabel="P(o*), percent")
     panels[0].set_ylabel("percent")
     panels[-1].legend(**AT_RIGHT)
-    primary = [
-        pair
-        for pair in matched_pairs(curves)
-        if pair.strength == _PRIMARY_STRENGTH and pair.other_method.endswith("+app")
-    ]
+    primary = [pair for pair in matched_pairs(curves) if pair.is_primary]
     counts = sorted({len(curve.by_scale[1.0]) for curve in curves.values()})
     scales = sorted({scale for curve in curves.values() for scale in curve.scales})
     note = (

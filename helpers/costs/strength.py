@@ -254,6 +254,11 @@ class Matched:
     strength: str  # of ``STRENGTHS``
 
     @property
+    def is_primary(self) -> bool:
+        """Whether an editor is compared with itself with APP, at equal P(o*)."""
+        return self.strength == "P" and self.other_method == f"{self.curve.method}+app"
+
+    @property
     def scale(self) -> float:
         """The scale at which the curve has the other method's mean strength; NaN where it never has."""
         level = self.other[self.strength].to_numpy(float).mean()
@@ -364,7 +369,7 @@ def matched_table(run: Run) -> ShownTable:
 
     ``at 1`` is the editor's own update. ``difference`` is the scaled update's damage minus the other
     method's: positive where the other method does less damage than a weaker edit. ``Holm`` corrects for all
-    tests with +APP at equal P(o*), the primary ones.
+    tests with the editor's own +APP at equal P(o*), the primary ones.
     """
     pairs = matched_pairs(strength_curves(run))
     rows = []
@@ -376,7 +381,7 @@ def matched_table(run: Run) -> ShownTable:
             matched_mean, other_mean = pair.damage(measure)
             at_one = pair.curve.by_scale[1.0][measure].mean()
             p_values.append(contrast.p_value)
-            is_primary.append(pair.strength == "P" and pair.other_method.endswith("+app"))
+            is_primary.append(pair.is_primary)
             rows.append(
                 {
                     "method": method_label(pair.curve.method),
