@@ -27,6 +27,7 @@ from helpers.costs.held_out_answers import (
     protections,
     unshown_note,
 )
+from helpers.costs.strength import matched_table
 from helpers.costs.undo import undo_table
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import (
@@ -260,6 +261,36 @@ def test_unshown_answers_of_notebook_04():
     note = unshown_note(["ROME", "ROME+APP"], "smollm2-135m")
     assert "by 27 and 34 points in that half and by 22 and 26 points in the other" in note
     assert unshown_note(["ROME"], "smollm2-135m") == ""
+
+
+def test_equal_strength_in_notebook_04():
+    text, run = text_of("04"), archive("matched").get("smollm2-135m_peak-cf")
+    table = matched_table(run).table
+    expected = {
+        ("ROME", "AFF"): "24.3 [16.1, 30.3]",
+        ("ROME", "ANF"): "25.2 [17.0, 31.9]",
+        ("MEMIT", "AFF"): "27.3 [18.0, 36.1]",
+        ("MEMIT", "ANF"): "26.2 [18.1, 32.4]",
+        ("FT-L", "AFF"): "9.9 [−7.6, 22.1]",
+        ("FT-L", "ANF"): "14.9 [5.5, 22.6]",
+    }
+    corrected = {}
+    for (editor, measure), words in expected.items():
+        row = table.loc[(editor, f"{editor}+APP", "P(o*)", measure)]
+        assert row["difference"].replace("+", "").replace("-", "−") == words
+        assert words in text
+        corrected[editor, measure] = float(row["Holm"])
+    assert "Five of the six primary tests hold (n = 37 records, Holm ≤ 0.005)" in text
+    assert sorted(corrected.values())[4] == 0.005
+    assert max(corrected, key=corrected.__getitem__) == ("FT-L", "AFF")
+    means = {
+        editor: table.loc[(editor, f"{editor}+APP", "P(o*)", "AFF"), ["at 1", "scaled", "other"]]
+        for editor in ("ROME", "MEMIT")
+    }
+    assert "AFF from 83.9 to 71.3, APP lowers it to 47.1" in text
+    assert means["ROME"].tolist() == ["83.9", "71.3", "47.1"]
+    assert "for MEMIT the numbers are 76.8, 67.5 and 40.2" in text
+    assert means["MEMIT"].tolist() == ["76.8", "67.5", "40.2"]
 
 
 def test_editing_back_in_notebook_04():
