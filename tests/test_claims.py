@@ -24,6 +24,7 @@ from helpers.costs.held_out_answers import (
     HALF,
     HALF_OF_CORRECT,
     UNSHOWN,
+    held_out_table,
     protections,
     unshown_note,
 )
@@ -261,6 +262,16 @@ def test_unshown_answers_of_notebook_04():
     note = unshown_note(["ROME", "ROME+APP"], "smollm2-135m")
     assert "by 27 and 34 points in that half and by 22 and 26 points in the other" in note
     assert unshown_note(["ROME"], "smollm2-135m") == ""
+    in_nats = held_out_table(run, fractions=False).table
+    rows = [(f"{editor}+APP", HALF) for editor in ("FT-M", "ROME", "MEMIT")]
+    correct = in_nats.loc[[(*row, "correct, nats") for row in rows]]
+    assert "by 0.30, 1.70 and 2.32 nats per token (Holm at most 0.0254)" in text
+    assert correct["protects unshown"].str[:5].tolist() == ["+0.30", "+1.70", "+2.32"]
+    assert max(correct["Holm"]) == "0.0254"
+    false = in_nats.loc[[(*row, "hard false, nats") for row in rows]]
+    assert "no protection (0.27, 0.15 and 0.02; Holm ≥ 0.12)" in text
+    assert false["protects unshown"].str[:5].tolist() == ["+0.27", "+0.15", "+0.02"]
+    assert min(false["Holm"].astype(float)) >= 0.12
 
 
 def test_equal_strength_in_notebook_04():
@@ -333,7 +344,7 @@ def test_locators_of_notebook_05():
     assert tested["p_value"].min() > 0.05
     assert profile_twins(mass) == {"logit-neuron": "activation"}
     tops = tested[(tested["pairing"] == "specific") & (tested["locator"] != "random")]["high"]
-    assert "reaches only 0.16 (0.04 to 0.29), which four of the seven locators' intervals" in text
+    assert "reaches only 0.16 (0.04 to 0.29), which the intervals of four of the seven" in text
     assert (int((tops > 0.16).sum()), len(tops)) == (4, 7)
 
 

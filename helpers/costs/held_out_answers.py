@@ -438,7 +438,7 @@ def unshown_note(methods: Iterable[str], model_name: str) -> str:
         points.append(f"{100 * means[0]:.0f} and {100 * means[1]:.0f} points")
     counts = sorted({len(protection.plain) for protection in of_half})
     return (
-        f"{words}; given half of them, it lowers AFF and ANF by {points[0]} in that half and by"
+        f"{words}; on PEAK-CF, given half of them, it lowers AFF and ANF by {points[0]} in that half and by"
         f" {points[1]} in the other (mean of {len(editors)} editors, n = {'–'.join(map(str, counts))};"
         " table held_out)"
     )

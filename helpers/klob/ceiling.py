@@ -33,6 +33,8 @@ from helpers.results.archive import About, TableKey
 from helpers.results.publish import Part, Publication
 from helpers.results.store import Cases, ResultsStore
 
+# Controls point to no fact's layer; logit attribution of neurons is activation's twin over layers.
+_NOT_ASKED = ("random", "constant", "logit-neuron")
 TARGETS = 2  # new answers of each fact
 AT_SUBJECT = "subject"  # mode of a table of mass at the subject's last token
 VERSION = 1  # of what is located; raise it when the numbers change
@@ -165,7 +167,8 @@ def publication(params: Mapping[str, Any]) -> Publication:
     hyperparameters = read_hyperparameters("rome", lm.name, params["preset"])
     (preset_layer,) = hyperparameters.layers
     layers = edited_layers(lm.layout.blocks, preset_layer, params["layer_step"])
-    locators = list(variants(params["locators"] or list(LOCATORS), seed))
+    all_names = [name for name in LOCATORS if name not in _NOT_ASKED]
+    locators = list(variants(params["locators"] or all_names, seed))
     for _, locator in locators:
         locator.shape(lm.layout)  # or why it cannot score this model
     editing_options = {"preset": params["preset"], "corpus": params["corpus"], "seed": seed}

@@ -39,8 +39,8 @@ def caption_of_figure() -> str:
     correct_count = len(answers.query("list == 'correct'"))
     return (
         f"*A typical edit of SmolLM2-135M: ROME appends “{record.target_new}” to “{record.edit_prompt} …”"
-        f" and {lost_without} of its {correct_count} correct answers lose nine tenths of their probability"
-        f" a token or more; with APP only {lost_with} does.*"
+        f" and {lost_without} of its {correct_count} correct answers lose at least nine tenths of their"
+        f" probability per token; with APP only {lost_with} does.*"
     )
 
 
@@ -63,7 +63,7 @@ def findings_lines() -> str:
         [
             f"- **An edit writes its answer and forgets the others.** ROME makes {in_points(success)} % of"
             f" the new answers more probable than a correct one (ES, n = {success.n}) and forgets the"
-            f" question's other correct ones: AFF {in_points(forgetting)} of 100 (n = {forgetting.n}).",
+            f" question's other correct ones: AFF {in_points(forgetting)} % (n = {forgetting.n}).",
             f"- **APP saves answers and costs text.** It lowers that forgetting by"
             f" {in_points(saved.difference)} points (n = {saved.difference.n}), but generated text names the"
             f" new answer after {named_with_app:.0f} instead of {named:.0f} % of the edits:"

@@ -45,8 +45,8 @@ def headlines() -> list[Headline]:
             "05",
             "We find no locator that names a better layer for an edit than one layer for all facts",
             f"One layer for all facts loses {fixed.estimate.mean:.1f} nats per token against each fact's"
-            f" best layer; no locator loses significantly less (n = {fixed.estimate.n}). A fact's own located"
-            f" layer is not better than another fact's. All {len(real)} methods select similar neurons"
+            f" best layer; no locator loses significantly less (n = {fixed.estimate.n}). We find no sign"
+            f" that a fact's own layer is located. All {len(real)} methods select similar neurons"
             f" for a fact's wordings (RSim {ends[0]:.2f} to {ends[1]:.2f}; 0 is as many as any two"
             " sentences, 1 is all).",
             (

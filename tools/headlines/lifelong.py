@@ -19,8 +19,8 @@ FEWEST_EDITS = 100  # of a run that a headline is about
 def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
     """From the longest published run: who still gives its requests, what breaks first.
 
-    None where no run compares two methods over ``FEWEST_EDITS`` edits; ``runs`` are by default all published
-    ones.
+    An empty list where no run compares two methods over ``FEWEST_EDITS`` edits; ``runs`` are by default
+    all published ones.
     """
     published = archive("lifelong").runs() if runs is None else runs
     compared_runs = [compared_methods(run) for run in published]
@@ -33,8 +33,7 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
         Headline(
             "10",
             first.removesuffix("."),
-            f"{second} The same method can look flawless or dead, by when it is scored: right after its turn"
-            " (*at once*), or after all edits (*now*).",
+            f"{second} Requests are scored right after their turn (*at once*) and after all edits (*now*).",
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"

@@ -180,11 +180,12 @@ def _ablations() -> Headline:
     at_equal_strength = _more_than_app_at_equal_strength()
     return Headline(
         "04",
-        "APP is more than a weaker edit, and it also protects answers that its loss was not shown",
-        "Scaled down to the strength that it has with APP, an update of ROME or MEMIT still forgets more and"
-        " adds more noise. Given half of a fact's lists, APP lowers the forgetting and the noise of the other"
-        " half as well. All correct answers as targets do not replace it: weighted as a mean they cost most"
-        " of the success, weighted as a sum they leave more noise (pooled over four editors).",
+        "APP is more than a weaker edit, and it also protects correct answers that it was not shown",
+        "Scaled until the new answer is as probable as with APP, ROME's and MEMIT's updates still forget more"
+        " and add more noise; FT-L's add more noise, its forgetting is inconclusive. Given half of a fact's"
+        " lists, APP lowers the forgetting of the other half as well. All correct answers as targets do not"
+        " replace it: weighted as a mean they cost most of the success, weighted as a sum they leave more noise"
+        " (pooled over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
