@@ -184,8 +184,8 @@ def _ablations() -> Headline:
         "Scaled until the new answer is as probable as with APP, ROME's and MEMIT's updates still forget more"
         " and add more noise; FT-L's add more noise, its forgetting is inconclusive. Given half of a fact's"
         " lists, APP lowers the forgetting of the other half as well. All correct answers as targets do not"
-        " replace it: weighted as a mean they cost most of the success, weighted as a sum they leave more noise"
-        " (pooled over four editors).",
+        " replace it: weighted as a mean they cost most of the success, weighted as a sum they leave more"
+        " noise (pooled over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
