@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from helpers.editing.editors import EDITORS
 from helpers.paths import PARAMS
 from tools.search import objective
 
@@ -50,7 +51,9 @@ def test_presets_state_where_the_objective_would_choose_otherwise(path):
     recorded = pd.read_csv(path)
     best = recorded.loc[recorded.groupby(["method", "records"])["score"].idxmax()]
     for method, point in zip(best["method"], best["point"], strict=True):
-        preset = sections[method.removesuffix("+app")]["tuned"]
+        editor = method.removesuffix("+app")
+        name = editor if editor in sections else EDITORS[editor].section
+        preset = sections[name]["tuned"]
         chosen = json.loads(point)
         of_preset = {name: preset[name] for name in chosen}
         if "app" in chosen:

@@ -218,7 +218,8 @@ def test_folders_of_edits_are_loaded_for_their_model_and_compared(tiny, tmp_path
     loaded = load_edits(tmp_path / "strong", lm)
     pd.testing.assert_frame_equal(loaded.table, strong.table)
     assert loaded.facts == tuple(FACTS[:2])
-    assert loaded.generate(["Sudan borders"]) == strong.generate(["Sudan borders"])
+    prompts = ["Sudan borders"]
+    assert loaded.generate(prompts, fact=0) == strong.generate(prompts, fact=0)
     table = compare_edits(tmp_path / "weak", tmp_path / "strong").table.set_index("measure")
     means = [100 * result.table["locality"][:2].mean() for result in (weak, strong)]
     assert table.loc["locality", "first"] == f"{means[0]:.1f}"

@@ -181,7 +181,7 @@ def test_a_stored_run_draws_its_figures(
     drawn = {
         name: entry.draw() for name, entry in published_figures(tmp_path, chapter="05").items()
     }
-    assert set(drawn) == {"05_evaluation", "05_reading"}
+    assert set(drawn) == {"05_evaluation", "05_examples", "05_reading"}
     dots = drawn["05_evaluation"]
     titles = [axes.get_title(loc="left") for axes in dots.axes]
     assert titles == list(figures.TITLES.values())

@@ -540,7 +540,7 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
     rows = exact_table(*facts, *(lead(edit.case_id, 1.0) for edit in MINI))
     parts = {f"exact: {part}": rows for part in ("none, before", "rome, sequential")}
     parts["exact: rome, independent"] = rows
-    assert [*published_figures(tmp_path, chapter="06")] == ["06_recalled_links"]
+    assert [*published_figures(tmp_path, chapter="06")] == ["06_deduced", "06_recalled_links"]
     run = run_of(parts)
     into = Archive(tmp_path / "thinkedit")
     into.put("m", run.tables, run.about)
@@ -548,6 +548,6 @@ def test_a_run_of_ones_own_has_its_figures(tmp_path, exact_table):
         name: entry.draw() for name, entry in published_figures(tmp_path, chapter="06").items()
     }
     plt.close("all")
-    assert set(drawn) == {"06_recalled_links", "06_direct_against_chains"}
+    assert set(drawn) == {"06_deduced", "06_recalled_links", "06_direct_against_chains"}
     caption = caption_of_runs([into.get("m")], "x")
     assert caption == "ours: m, 3 edits, edits of mini, preset tuned, float32 on cpu, x"
