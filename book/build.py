@@ -143,6 +143,8 @@ def in_one_column(figure: Figure) -> bool:
     places = [axes.get_subplotspec() for axes in figure.axes]
     if figure.subfigs or not all(places) or len(places) > MOST_PANELS:
         return False  # a colour bar is no panel
+    if any(len(text.get_text()) > 60 for axes in figure.axes for text in axes.texts):
+        return False  # a sentence in a panel keeps its width
     rows, columns = places[0].get_gridspec().get_geometry()
     height = figure.get_figheight() * (0.9 * len(places) / rows if columns > 1 else 1)
     for place, axes in zip(GridSpec(len(places), 1, figure=figure), figure.axes, strict=True):
