@@ -260,7 +260,7 @@ def test_unshown_answers_of_notebook_04():
     assert "protected by 6 to 8 points instead of 16 to 31" in text
     assert (round(min(foreign)), round(max(foreign))) == (6, 8)
     note = unshown_note(["ROME", "ROME+APP"], "smollm2-135m")
-    assert "by 27 and 34 points in that half and by 22 and 26 points in the other" in note
+    assert "it lowers AFF by 27 points in that half and by 22 in the other" in note
     assert unshown_note(["ROME"], "smollm2-135m") == ""
     in_nats = held_out_table(run, fractions=False).table
     rows = [(f"{editor}+APP", HALF) for editor in ("FT-M", "ROME", "MEMIT")]

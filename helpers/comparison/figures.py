@@ -186,19 +186,16 @@ def _distances(estimate: Estimate) -> np.ndarray:
 
 
 def _front_in_words(rows: Rows, model_names: Sequence[str]) -> str:
-    """The least that is lost of the subject's other facts where most edits leave no chain, by model."""
-    least_lost = []
-    for model_name in model_names:
-        lost = [
-            damage.mean
-            for key, (asked, damage) in _points(rows, model_name, FRONTS[1]).items()
-            if asked.mean > 0.5 and not key.placebo
-        ]
-        if lost:
-            least_lost.append(f"{100 * min(lost):.0f} % ({model_name})")
-    if not least_lost:
+    """The least that any editor erases of the subject's other facts where most of its edits are deep."""
+    erased = [
+        damage.mean
+        for model_name in model_names
+        for key, (asked, damage) in _points(rows, model_name, FRONTS[1]).items()
+        if asked.mean > 0.5 and not key.placebo
+    ]
+    if not erased:
         return "What edits damage, against what was asked of them"
     return (
-        "Where most of an editor's edits leave no chain, the subject's other facts lose at least"
-        f" {', '.join(least_lost)} of their probability"
+        "Editors that mostly leave no chain to the old fact also erase the subject's other facts, by"
+        f" {100 * min(erased):.0f} % or more"
     )

@@ -26,7 +26,7 @@ from helpers.costs.strength import (
     matched_pairs,
     strength_curves,
 )
-from helpers.costs.undo import STATES, returns_of_run
+from helpers.costs.undo import STATES, WAYS_BACK, returns_of_run
 from helpers.editing.editors import method_label
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
 from helpers.peak.metrics import METRICS, metric_interval
@@ -122,7 +122,11 @@ def _held_out_in_words(compared: Sequence[Protection]) -> str:
         }
         words.append(f"{means[UNSHOWN]:.0f} points less {damage} ({means[SHOWN]:.0f} where shown)")
     beginning = "APP also protects" if is_protected else "What APP does for"
-    return f"{beginning} answers that its loss was not shown: {words[0]}, {words[1]}"
+    editors = len({protection.editor for protection in primary})
+    return (
+        f"{beginning} answers that its loss was not shown: {words[0]}, {words[1]}; means of"
+        f" {editors} editors"
+    )
 
 
 @figure("04_matched_strength", of="matched", main=MAIN_RUN)
@@ -137,11 +141,15 @@ def matched_strength_curves(run: Run) -> Figure:
     panels[0].set_ylabel("percent")
     panels[-1].legend(**AT_RIGHT)
     primary = [pair for pair in matched_pairs(curves) if pair.is_primary]
+    for axes, measure in zip(panels, DAMAGES, strict=True):
+        for pair in primary:
+            _draw_gap(axes, pair, measure)
     counts = sorted({len(curve.by_scale[1.0]) for curve in curves.values()})
     scales = sorted({scale for curve in curves.values() for scale in curve.scales})
     note = (
         f"curves: the same update times {', '.join(f'{scale:g}' for scale in scales)} (0: unedited); means"
-        f" over n = {', '.join(map(str, counts))} records; points: methods as they are, 95 % intervals"
+        f" over n = {', '.join(map(str, counts))} records; points: methods as they are, 95 % intervals;"
+        " arrows: from the scaled update to APP"
     )
     return with_caption(fig, _matched_in_words(primary), f"{caption_of(run)}\n{note}")
 
@@ -165,6 +173,16 @@ def _draw_strength(axes: Axes, curve: StrengthCurve, measure: str) -> None:
         markersize=8,
         label=look["label"],
     )
+
+
+def _draw_gap(axes: Axes, pair: Matched, measure: str) -> None:
+    """An arrow from an editor's scaled update to the editor with APP, at equal strength."""
+    level = 100 * float(pair.other[pair.strength].mean())
+    scaled, with_app = (100 * damage for damage in pair.damage(measure))
+    if np.isnan(scaled):
+        return  # the editor is never as strong
+    arrow = {"arrowstyle": "->", "color": "0.3", "linewidth": 1.2}
+    axes.annotate("", xy=(level, with_app), xytext=(level, scaled), arrowprops=arrow, zorder=6)
 
 
 def _matched_in_words(pairs: Sequence[Matched]) -> str:
@@ -276,10 +294,16 @@ def undo_panels(run: Run) -> Figure:
 
 
 def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
-    """The finding: the share of correct answers that has returned after each way back."""
+    """The finding: how much has returned after each way back, and in which order; means over editors."""
     words = []
-    for state in STATES:
-        shares = [of[state]["returned"].mean() for of in returns.values() if state in of]
-        if shares:
-            words.append(f"{100 * float(np.mean(shares)):.0f} % {state}")
-    return f"Correct answers at least half as probable as before the edit: {', '.join(words)}"
+    for state in WAYS_BACK:
+        tables = [of_method[state] for of_method in returns.values() if state in of_method]
+        if tables:
+            share, order = (
+                float(np.mean([table[measure].mean() for table in tables]))
+                for measure in ("returned", "order")
+            )
+            words.append(f"{state}: {100 * share:.0f} % (order: τ = {order:.2f})")
+    if not words:
+        return "What returns of a fact's correct answers when its edit is undone"
+    return f"Correct answers that return when edited {'; '.join(words)}"

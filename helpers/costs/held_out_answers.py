@@ -427,18 +427,18 @@ def unshown_note(methods: Iterable[str], model_name: str) -> str:
     run = archive("held_out").known(run_name(model_name, "peak-cf"))
     if run is None or not editors_held_out(run.keys):
         return words
-    of_half = [p for p in protections(run, fractions=True) if p.given == HALF]
-    editors = dict.fromkeys(protection.editor for protection in of_half)
-    points = []
-    for half in (SHOWN, UNSHOWN):
-        means = [
-            np.mean([p.of_half(half).difference.mean for p in of_half if p.metric.name == name])
-            for name in ("AFF", "ANF")
-        ]
-        points.append(f"{100 * means[0]:.0f} and {100 * means[1]:.0f} points")
-    counts = sorted({len(protection.plain) for protection in of_half})
+    forgetting = [
+        protection
+        for protection in protections(run, fractions=True)
+        if protection.given == HALF and protection.metric.name == "AFF"
+    ]
+    shown, unshown = (
+        100 * np.mean([protection.of_half(half).difference.mean for protection in forgetting])
+        for half in (SHOWN, UNSHOWN)
+    )
+    counts = sorted({len(protection.plain) for protection in forgetting})
     return (
-        f"{words}; on PEAK-CF, given half of them, it lowers AFF and ANF by {points[0]} in that half and by"
-        f" {points[1]} in the other (mean of {len(editors)} editors, n = {'–'.join(map(str, counts))};"
-        " table held_out)"
+        f"{words}; on PEAK-CF, given half of them, it lowers AFF by {shown:.0f} points in that half and by"
+        f" {unshown:.0f} in the other (mean of {len(forgetting)} editors, n ="
+        f" {'–'.join(map(str, counts))}; table held_out)"
     )

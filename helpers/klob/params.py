@@ -46,6 +46,9 @@ class KlobParams(NotebookParams):
     def _check_editable(self) -> None:
         if self.values["located_edits"] and self.values["masked"]:
             raise UserError("located_edits: a model that fills masks is not edited; give 0")
+        for name in self.values["locators"] if self.values["located_edits"] else ():
+            if make_locator(name).tokens == "none":
+                raise UserError(f"locators: {name} points to no fact's layer; leave it out")
 
     def _check_examples(self) -> None:
         require_local(self.values["source"])

@@ -48,7 +48,7 @@ NULLS = ("any fact", "same relation", "same relation and answer")
 
 
 @dataclass(frozen=True)
-class EditedFacts:
+class LayerGains:
     """The gains of facts at the layers at which they were edited, to each of two answers."""
 
     gains: Numbers  # [targets, facts, layers]
@@ -77,12 +77,17 @@ class EditedFacts:
         of_others = self.mean_gains.sum(axis=0) - self.mean_gains  # [facts, layers]
         return of_others.argmax(axis=1)
 
+    @cached_property
+    def best_on_all(self) -> int:
+        """The layer of the highest mean gain over all facts, those included that it is scored on."""
+        return int(self.mean_gains.mean(axis=0).argmax())
+
     def regret(self, gain: Numbers) -> pd.Series:
         """How far gains [facts] stay behind the oracle's, by fact."""
         return pd.Series(self.gain_at(self.oracle) - gain, index=self.facts)
 
 
-def edited_facts(edits: pd.DataFrame) -> EditedFacts:
+def layer_gains(edits: pd.DataFrame) -> LayerGains:
     """The facts of a stored table of edits all of which were made."""
     gains_of_targets = [
         edit_gains(edits_to_target) for _, edits_to_target in edits.groupby("target")
@@ -95,7 +100,7 @@ def edited_facts(edits: pd.DataFrame) -> EditedFacts:
     gains_by_target = [
         gains.loc[complete_facts["example"]].to_numpy(dtype=float) for gains in gains_of_targets
     ]
-    return EditedFacts(
+    return LayerGains(
         np.stack(gains_by_target),
         pd.MultiIndex.from_frame(complete_facts),
         tuple(int(layer) for layer in gains_of_targets[0].columns),
@@ -112,7 +117,7 @@ class Located:
     indices: LayerIndices  # of the layer with the highest mass [facts]
 
 
-def located_layers(run: Run, facts: EditedFacts) -> list[Located]:
+def located_layers(run: Run, facts: LayerGains) -> list[Located]:
     """Each locator's layers, in the order of publication."""
     examples = facts.facts.get_level_values("example")
     located = []
@@ -153,7 +158,7 @@ class RuleRegret:
 
 def rule_regrets(run: Run) -> list[RuleRegret]:
     """The regret of every rule of a stored run: first those without a locator."""
-    facts = edited_facts(run.tables["edits"])
+    facts = layer_gains(run.tables["edits"])
     preset_layer = int(run.about.settings["edits"]["preset_layer"])
     preset_index = np.full(len(facts.facts), facts.layers.index(preset_layer))
     gains = {
@@ -231,18 +236,18 @@ def _detectable_text(regret: RuleRegret) -> str:
 
 def _notes(run: Run) -> list[str]:
     """What must be known of the ceiling and the fixed layer next to their numbers."""
-    facts = edited_facts(run.tables["edits"])
+    facts = layer_gains(run.tables["edits"])
     layers, counts = np.unique(np.array(facts.layers)[facts.best_fixed], return_counts=True)
     counts_in_words = ", ".join(
         f"{layer} for {count}" for layer, count in zip(layers, counts, strict=True)
     )
     by_chance_too = facts.gains.max(axis=2).mean() - facts.gain_at(facts.oracle).mean()
-    best_index = int(facts.mean_gains.mean(axis=0).argmax())
-    regret_of_best = facts.regret(facts.mean_gains[:, best_index]).mean()
+    regret_of_best = facts.regret(facts.mean_gains[:, facts.best_on_all]).mean()
     notes = [
         f"edited layers {', '.join(map(str, facts.layers))}",
         f"the best layer for all other facts: {counts_in_words} facts",
-        f"layer {facts.layers[best_index]}, chosen on all facts and used for all: {regret_of_best:.2f}",
+        f"layer {facts.layers[facts.best_on_all]}, chosen on all facts and used for all:"
+        f" {regret_of_best:.2f}",
         f"a layer chosen on the edits that it is scored on: {by_chance_too:.2f} nats above the oracle",
     ]
     if facts.left_out:
@@ -264,7 +269,7 @@ def is_donor(facts: pd.MultiIndex) -> dict[str, NDArray[np.bool_]]:
 
 
 def own_layers_worth(
-    facts: EditedFacts, indices: LayerIndices, donors: NDArray[np.bool_]
+    facts: LayerGains, indices: LayerIndices, donors: NDArray[np.bool_]
 ) -> pd.Series:
     """By fact, the gain at its own layer minus the mean gain at its donors'; NaN without a donor.
 
@@ -282,7 +287,7 @@ def own_layers_worth(
 
 def regret_nulls_text(run: Run) -> ShownTable:
     """What a fact's own located layer gains over those of other facts (p: sign flips, Holm over locators)."""
-    facts = edited_facts(run.tables["edits"])
+    facts = layer_gains(run.tables["edits"])
     located = located_layers(run, facts)
     columns = {
         "locator": [RULE_LABELS.get(layers.locator, layers.locator) for layers in located],

@@ -143,17 +143,23 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
     """
     panel_size = _panel_size(axes)
     to_panel = axes.transScale + axes.transLimits
-    marks = [to_panel.transform((each.x, each.y)) * panel_size for each in [*points, *others]]
-    taken = [Bbox([mark - 0.05, mark + 0.05]) for mark in marks]
-    for point, mark in zip(points, marks, strict=False):
+
+    def mark_of(point: PointLabel) -> np.ndarray:
+        """Where the point is in the panel, in inches [2]."""
+        return to_panel.transform((point.x, point.y)) * panel_size
+
+    marks = [mark_of(point) for point in (*points, *others)]
+    covered_boxes = [Bbox([mark - 0.05, mark + 0.05]) for mark in marks]
+    for point in points:
+        mark = mark_of(point)
         size = np.array([0.07 * len(point.label), 0.12])  # inches, of small print
         candidates = [
             Bbox.from_bounds(*(mark + offset - size * share), *size)
             for reach in (1.0, 2.0, 3.0, 4.0)
-            for offset, share in _beside(0.08 * reach)
+            for offset, share in _places_around(0.08 * reach)
         ]
-        box = min(candidates, key=lambda candidate: _covered(candidate, taken, panel_size))
-        taken.append(box)
+        box = min(candidates, key=lambda candidate: _covered(candidate, covered_boxes, panel_size))
+        covered_boxes.append(box)
         axes.annotate(
             point.label,
             (point.x, point.y),
@@ -172,7 +178,7 @@ def _panel_size(axes: Axes) -> np.ndarray:
     return figure.get_size_inches() * axes.get_position().size
 
 
-def _beside(reach: float) -> list[tuple[np.ndarray, np.ndarray]]:
+def _places_around(reach: float) -> list[tuple[np.ndarray, np.ndarray]]:
     """Places around a point: an offset in inches, and which part of the text lies there."""
     directions = [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)]
     return [
@@ -181,10 +187,10 @@ def _beside(reach: float) -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
-def _covered(box: Bbox, taken: Sequence[Bbox], panel_size: np.ndarray) -> float:
+def _covered(box: Bbox, others: Sequence[Bbox], panel_size: np.ndarray) -> float:
     """The area of a box that others cover, and what of it is outside the panel."""
     covered = 0.0
-    for other in taken:
+    for other in others:
         shared = Bbox.intersection(box, other)
         if shared is not None:
             covered += shared.width * shared.height

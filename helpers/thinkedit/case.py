@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -259,17 +259,22 @@ def _modes_with_scores(run: Run) -> list[str]:
     return [mode for mode in MODES if mode in modes]
 
 
+def _options(case_numbers: Callable[[Run], list[int]]) -> dict[str, Option]:
+    """What may be chosen of a graph's figures: the edit, among these numbers, the editor and the mode."""
+    return {
+        "case": Option("number", case_numbers),
+        "editor": Option("editor", _editors_alone),
+        "mode": Option("mode", _modes_with_scores),
+    }
+
+
 @figure(
     "06_recalled_case",
     of="thinkedit",
     needs=("exact", "chains"),
     when=is_recalled,
     main="smollm2-135m_recalled-smollm2-135m",
-    options={
-        "case": Option("number", _case_numbers),
-        "editor": Option("editor", _editors_alone),
-        "mode": Option("mode", _modes_with_scores),
-    },
+    options=_options(_case_numbers),
     on_request="case",
 )
 def recalled_case(
@@ -298,11 +303,7 @@ def _stored_case_numbers(run: Run) -> list[int]:
     needs=("exact", "chains"),
     when=_is_of_paper,
     main="smollm2-135m",
-    options={
-        "case": Option("number", _stored_case_numbers),
-        "editor": Option("editor", _editors_alone),
-        "mode": Option("mode", _modes_with_scores),
-    },
+    options=_options(_stored_case_numbers),
     on_request="case",
 )
 def knowgic_case(
@@ -347,11 +348,7 @@ _OF_OTHERS = LinkLook(_KEPT, "-", "about others: to be kept")
     needs=("exact", "chains"),
     when=is_recalled,
     main="smollm2-135m_recalled-smollm2-135m",
-    options={
-        "case": Option("number", _case_numbers),
-        "editor": Option("editor", _editors_alone),
-        "mode": Option("mode", _modes_with_scores),
-    },
+    options=_options(_case_numbers),
     on_request="case",
 )
 def chain_samples(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,49 +64,50 @@ def test_scores_hold_every_wording_and_mark_failed_edits(tiny: Callable[..., Any
     assert failed[["new", "old"]].isna().all(axis=None)
 
 
-def test_every_layer_is_edited_once(
+@pytest.fixture
+def edit_layers(
     tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> partial[Any]:
+    """``edit_every_layer`` of the facts by a tiny model, with a store in *store*."""
     monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
     model = replace(tiny("llama"), name="smollm2-135m")  # whose presets are used
     store = ResultsStore(tmp_path / "store")
     options: dict[str, Any] = {"store": store, "preset": "tuned", "corpus": "self-32x64", "seed": 0}
-    table = edit_every_layer(model, FACTS, [0, 2], **options)
+    return partial(edit_every_layer, model, FACTS, **options)
+
+
+def test_every_layer_is_edited_once(
+    edit_layers: partial[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = edit_layers([0, 2])
     assert set(table["example"]) == {0, 2}
     assert sorted(set(table["layer"])) == [-1, 0, 1, 2, 3]
     assert len(table) == 5 * 2 * 3
     edited = table.query("wording == 0").pivot(index="example", columns="layer", values="new")
     # The last block's change at the subject no longer reaches the token that predicts.
     assert edited[[0, 1, 2]].gt(edited[-1], axis=0).all(axis=None)
-    (folder,) = store.root.iterdir()
+    (folder,) = (tmp_path / "store").iterdir()
     made: dict[str, Any] = {"preset": "tuned", "corpus": "self-32x64", "overrides": {"layers": [1]}}
-    rome = build_editor("rome", model, **made)
+    rome = build_editor("rome", edit_layers.args[0], **made)
     assert (
         json.loads((folder / "settings.json").read_text())["versions"]
         == rome.settings()["versions"]
     )
-    more = edit_every_layer(model, FACTS, [0, 1], **options)
+    more = edit_layers([0, 1])
     kept = table.query("example == 0").reset_index(drop=True)
     assert more.query("example == 0").reset_index(drop=True).equals(kept)
     monkeypatch.setattr(layers, "build_editor", pytest.fail)
-    assert edit_every_layer(model, FACTS, [0, 2], **options).equals(table)
+    assert edit_layers([0, 2]).equals(table)
 
 
 def test_chosen_layers_are_edited_to_a_further_answer(
-    tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    edit_layers: partial[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path / "cache"))
-    model = replace(tiny("llama"), name="smollm2-135m")  # whose presets are used
-    store = ResultsStore(tmp_path / "store")
-    options: dict[str, Any] = {"store": store, "preset": "tuned", "corpus": "self-32x64", "seed": 0}
-    tables = [
-        edit_every_layer(model, FACTS, [0, 1], layers=[0, 2], target=target, **options)
-        for target in (0, 1)
-    ]
+    tables = [edit_layers([0, 1], layers=[0, 2], target=target) for target in (0, 1)]
     assert [sorted(set(table["layer"])) for table in tables] == [[-1, 0, 2]] * 2
     before = [table.query("layer == -1 and wording == 0") for table in tables]
     assert before[0]["old"].tolist() == before[1]["old"].tolist()
     assert (before[0]["new"].to_numpy() != before[1]["new"].to_numpy()).all()
     monkeypatch.setattr(layers, "build_editor", pytest.fail)  # both are kept, each by its answer
-    again = edit_every_layer(model, FACTS, [0, 1], layers=[0, 2], target=1, **options)
+    again = edit_layers([0, 1], layers=[0, 2], target=1)
     assert again.equals(tables[1])

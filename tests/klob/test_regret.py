@@ -16,8 +16,8 @@ from helpers.klob.regret import (
     PRESET_LAYER,
     better_locators,
     corrected_p_values,
-    edited_facts,
     is_donor,
+    layer_gains,
     own_layers_worth,
     regret_nulls_text,
     rule_regret_text,
@@ -66,7 +66,7 @@ def run_of(edits: pd.DataFrame, named: dict[str, list[int]]) -> Run:
 
 
 def test_no_layer_is_chosen_on_the_numbers_it_is_scored_on() -> None:
-    facts = edited_facts(edits_of(GAINS))
+    facts = layer_gains(edits_of(GAINS))
     assert facts.layers == LAYERS
     assert facts.gains == pytest.approx(GAINS)
     # Edits to answer 0 are made at the best layers of those to answer 1, and the other way round.
@@ -95,7 +95,7 @@ def test_a_fact_with_a_failed_edit_is_left_out() -> None:
     edits = edits_of(GAINS)
     failed = (edits["target"] == 1) & (edits["example"] == 1) & (edits["layer"] == 8)
     edits.loc[failed, ["new", "old"]] = np.nan
-    facts = edited_facts(edits)
+    facts = layer_gains(edits)
     assert facts.facts.get_level_values("example").tolist() == [0, 2]
     assert facts.gains == pytest.approx(GAINS[:, [0, 2]])
     assert facts.left_out == 1
@@ -104,7 +104,7 @@ def test_a_fact_with_a_failed_edit_is_left_out() -> None:
 
 
 def test_nulls_put_other_facts_layers_in_the_place_of_the_facts_own() -> None:
-    facts = edited_facts(edits_of(GAINS))
+    facts = layer_gains(edits_of(GAINS))
     donors = is_donor(facts.facts)
     assert donors["any fact"].sum(axis=1).tolist() == [2, 2, 2]
     assert donors["same relation"].sum(axis=1).tolist() == [2, 2, 2]
