@@ -61,6 +61,7 @@ NONSENSE: list[tuple[str, dict[str, Any]]] = [
     *((KLOB, v) for v in ({"source": "x"}, {"examples": 0}, {"share": 2.0}, {"counts": [-1]})),
     (KLOB, {"late": 0}),
     *((KLOB, {name: ["nosuch"]}) for name in ("published", "locators")),
+    *((KLOB, {"located_edits": 4, **v}) for v in ({"masked": True}, {"locators": ["random"]})),
     *((THINKEDIT, {name: "nosuch"}) for name in ("method", "layout", "benchmark")),
     *((THINKEDIT, {name: n}) for name in ("samples", "max_new_tokens") for n in (0, -1)),
     *((THINKEDIT, {n: v}) for n in ("modes", "estimators") for v in ([], ["guess"])),
