@@ -88,11 +88,13 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     stored = stored_rows(groups=groups)
     rows = {key: row for key, row in stored.items() if key.model in names}
     model_names = [
-        name for name in models_of(rows) if any(_points(rows, name, front) for front in FRONTS)
+        name
+        for name in models_of(rows)
+        if any(len(_points(rows, name, front)) > 1 for front in FRONTS)
     ]
     if not model_names:
         raise UserError(
-            f"{', '.join(sorted(names))}: no editor has both measures of a panel stored; publish notebook"
+            f"{', '.join(sorted(names))}: no two editors have both measures of a panel stored; publish notebook"
             " 08's run, or one of what the model recalls"
         )
     fig, panels = plt.subplots(
@@ -102,7 +104,7 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     for panels_of_front, front in zip(panels, FRONTS, strict=True):
         for axes, model_name in zip(panels_of_front, model_names, strict=True):
             points = _points(rows, model_name, front)
-            axes.set_visible(bool(points))
+            axes.set_visible(len(points) > 1)
             _draw_points(axes, points)
             axes.set_title(model_name, fontsize=8)
             axes.set_xlabel(front.asked_title, fontsize=8)

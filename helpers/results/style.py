@@ -160,6 +160,8 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
         ]
         box = min(candidates, key=lambda candidate: _covered(candidate, covered_boxes, panel_size))
         covered_boxes.append(box)
+        nearest_of_box = np.clip(mark, box.min, box.max)
+        is_far = np.linalg.norm(nearest_of_box - mark) > _LEADER_INCHES
         axes.annotate(
             point.label,
             (point.x, point.y),
@@ -167,8 +169,19 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
             textcoords="offset points",
             fontsize=6.5,
             color=[_DARKER * channel for channel in to_rgb(point.colour)],
+            arrowprops=_LEADER if is_far else None,
             zorder=5,
         )
+
+
+_LEADER_INCHES = 0.12  # from a mark on, a line leads from its label to it
+_LEADER: dict[str, Any] = {
+    "arrowstyle": "-",
+    "color": "0.6",
+    "linewidth": 0.6,
+    "shrinkA": 1,
+    "shrinkB": 2,
+}
 
 
 def _panel_size(axes: Axes) -> np.ndarray:
