@@ -94,8 +94,8 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     ]
     if not model_names:
         raise UserError(
-            f"{', '.join(sorted(names))}: no two editors have both measures of a panel stored; publish notebook"
-            " 08's run, or one of what the model recalls"
+            f"{', '.join(sorted(names))}: no two editors have both measures of a panel stored; publish"
+            " notebook 08's run, or one of what the model recalls"
         )
     fig, panels = plt.subplots(
         len(FRONTS), len(model_names), figsize=(9.2, 5.8), sharex="row", sharey="row", squeeze=False

@@ -7,6 +7,7 @@ has collapsed (``measures.collapse``) or cannot be asked any more is stopped.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from helpers.editing.sequence import SequenceState
 from helpers.editing.weight_edit import WeightEdit
 from helpers.lifelong.measures import COLUMNS, collapse
 from helpers.lifelong.probes import ProbedModel
-from helpers.lifelong.streams import StreamRequest, check_stream
+from helpers.lifelong.streams import Stream, StreamRequest, check_stream
 from helpers.lifelong.track import Track, asked_requests
 from helpers.models import LanguageModel
 from helpers.models.tokens import TokenError
@@ -162,7 +163,7 @@ class LifelongRun:
 
     def _asked_again(self, count: int, edit: Edit) -> pd.DataFrame:
         """The sample of the requests so far, with their ``position`` and what free text names."""
-        positions = sampled_positions(count, self.track.stream.order)
+        positions = sampled_positions(self.track.stream, count)
         requests = [self.track.stream.requests[position - 1] for position in positions]
         table = asked_requests(self.track.lm, requests, edit, wordings=WORDINGS)
         return table.assign(
@@ -240,20 +241,25 @@ class LifelongRun:
         if not len(asked_again):
             return
         probability = np.exp(asked_again["target"])
+        is_new_above_old = (asked_again["target"] > asked_again["original"]).where(
+            asked_again["original"].notna()
+        )
+        contradicts = asked_again["item"].isin(self.track.stream.contradicting())
         columns = {
             "made": asked_again["item"].map(matched_at_once).astype(float),
             "now": asked_again["matched"].astype(float),
             "generality": asked_again["matched_paraphrase"],
             "free text": asked_again["named"].astype(float),
             "P(new)": probability,
-            "new above old": (asked_again["target"] > asked_again["original"]).where(
-                asked_again["original"].notna()
-            ),
+            "new above old": is_new_above_old.mask(contradicts),
+            "newest above older": is_new_above_old.where(contradicts),
         }
         for measure, values in columns.items():
-            yield asked_again[["case_id", "item", "unit"]].assign(
+            table = asked_again[["case_id", "item", "unit"]].assign(
                 measure=measure, value=values.astype(float)
             )
+            # Of a stream without contradictions there is no row of such a measure.
+            yield table.dropna(subset=["value"]) if measure == "newest above older" else table
 
     def _measures_of_probes(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of what is not edited, next to the unedited model's answers, and of the state."""
@@ -300,16 +306,21 @@ class LifelongRun:
                 yield _of_items(int(str(count)), measure, capped_ratios(sums))
 
 
-def sampled_positions(count: int, seed: int) -> list[int]:
-    """Positions, from 1, of the requests that are asked again after ``count``: all, or evenly by age."""
+def sampled_positions(stream: Stream, count: int) -> list[int]:
+    """Positions, from 1, of the requests that are asked again after ``count``: all, or evenly by age.
+
+    Without those that a later one has contradicted.
+    """
+    holding = np.array(stream.holding(count))
     if count <= SAMPLE:
-        return list(range(1, count + 1))
-    generator = np.random.default_rng([seed, count])
+        return holding.tolist()
+    generator = np.random.default_rng([stream.order, count])
     decile_ends = np.linspace(0, count, 11).astype(int)
     sampled: list[int] = []
-    for decile in range(10):
-        positions = np.arange(decile_ends[decile] + 1, decile_ends[decile + 1] + 1)
-        sampled += sorted(generator.choice(positions, SAMPLE // 10, replace=False).tolist())
+    for first, last in itertools.pairwise(decile_ends):
+        positions = holding[(holding > first) & (holding <= last)]
+        sampled_count = min(SAMPLE // 10, len(positions))
+        sampled += sorted(generator.choice(positions, sampled_count, replace=False).tolist())
     return sampled
 
 

@@ -30,6 +30,7 @@ _DEFINITIONS: dict[str, tuple[Kind, _Direction, str]] = {
     "generality": ("share", "higher", "generality now"),
     "free text": ("share", "higher", "free text now"),
     "new above old": ("share", "higher", "new above old now"),
+    "newest above older": ("share", "higher", "newest above contradicted"),
     "locality": ("share", "higher", "locality"),
     "P(known)": ("fraction", "higher", "P of known facts"),
     "KL": ("number", "lower", "KL of known facts"),

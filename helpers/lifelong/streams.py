@@ -6,12 +6,15 @@ stream          its requests                                                 the
 ``counterfact`` a record a subject of CounterFact's evaluation split         mostly insert
 ``triples``     packaged facts, each with another answer of its relation     mostly insert
 ``recalled``    what smollm2-135m recalls, each with another such answer     overwrite
+``conflicts``   ``triples``, and a twentieth of them later contradicted      overwrite
 =============== ============================================================ =============
 
-No two requests are about the same subject and relation, none is about the subject of a probe, and none is
-among those on which editors measure (``editing.held_out``). CounterFact's 1,919 records name no relation, and
-one relation has several templates: of each subject the first record counts. In the last two streams no answer
-is given to more than ``MOST_PER_ANSWER`` requests of a relation, so that none becomes the relation's prior.
+But in ``conflicts`` no two requests are about the same subject and relation. None is about the subject of a
+probe, and none is among those on which editors measure (``editing.held_out``). Of two requests that
+contradict each other the later one is to hold (``Stream.holding``); the earlier one is asked about no more.
+CounterFact's 1,919 records name no relation, and one relation has several templates: of each subject the
+first record counts. In the other streams no answer is given to more than ``MOST_PER_ANSWER`` requests of a
+relation, so that none becomes the relation's prior.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ from helpers.triples.sources import packaged_triples
 from helpers.triples.templates import packaged_templates
 
 MOST_PER_ANSWER = 40
+CONFLICTS = "conflicts"
+CONTRADICTED = 20  # one request in so many is contradicted later in that stream
 COUNTERFACT = "counterfact-val"
 RECALLED = "recalled-smollm2-135m"
 
@@ -52,7 +57,7 @@ class StreamRequest:
 
     @property
     def about(self) -> tuple[str, str]:
-        """Its subject and what is said of it, of which a stream has one request."""
+        """Its subject and what is stated of it; of two requests about the same the later one is to hold."""
         return comparable(self.request.subject), self.group
 
 
@@ -88,6 +93,21 @@ class Stream:
             )
         return replace(self, requests=self.requests[:count])
 
+    def holding(self, count: int) -> list[int]:
+        """Positions, from 1, of those of the first ``count`` requests that none of them contradicts later."""
+        latest = {request.about: n for n, request in enumerate(self.requests[:count], start=1)}
+        return sorted(latest.values())
+
+    def contradicting(self) -> list[int]:
+        """Positions, from 1, of the requests that contradict an earlier one."""
+        positions = []
+        written: set[tuple[str, str]] = set()
+        for position, request in enumerate(self.requests, start=1):
+            if request.about in written:
+                positions.append(position)
+            written.add(request.about)
+        return positions
+
 
 def stream_named(name: str, *, order: int = 0, probe_subjects: Collection[str] = ()) -> Stream:
     """A stream by its name, shuffled by the seed ``order``, without requests about the subjects of probes."""
@@ -96,6 +116,8 @@ def stream_named(name: str, *, order: int = 0, probe_subjects: Collection[str] =
         raise UserError(f"no stream {name!r}{hint}; there are {', '.join(STREAMS)}")
     requests = without_contradictions(STREAMS[name](), probe_subjects)
     random.Random(order).shuffle(requests)
+    if name == CONFLICTS:
+        requests = with_contradictions(requests, order)
     return Stream(name, order, tuple(requests))
 
 
@@ -126,6 +148,31 @@ def without_contradictions(
         if subject not in left_alone and not is_held_out:
             first_requests.setdefault(request.about, request)
     return list(first_requests.values())
+
+
+def with_contradictions(requests: Sequence[StreamRequest], seed: int) -> list[StreamRequest]:
+    """A stream, and a twentieth of its requests again at later places with another answer of their group.
+
+    What such a request replaces (``correct``) is the answer that the earlier one gave.
+    """
+    generator = random.Random(seed)
+    targets_of_group: dict[str, list[str]] = defaultdict(list)
+    for request in requests:
+        targets_of_group[request.group].append(request.request.target)
+    placed: list[tuple[float, StreamRequest]] = list(enumerate(requests))
+    for number in generator.sample(range(len(requests)), len(requests) // CONTRADICTED):
+        first = requests[number]
+        excluded = {comparable(text) for text in (first.request.target, *first.request.correct)}
+        targets = [
+            target for target in targets_of_group[first.group] if comparable(target) not in excluded
+        ]
+        if targets:
+            contradiction = replace(
+                first.request, target=generator.choice(targets), correct=(first.request.target,)
+            )
+            place = generator.uniform(number + 0.1, len(requests))
+            placed.append((place, replace(first, request=contradiction)))
+    return [request for _, request in sorted(placed, key=lambda pair: pair[0])]
 
 
 def counterfact_requests() -> list[StreamRequest]:
@@ -213,4 +260,5 @@ STREAMS: Mapping[str, Callable[[], list[StreamRequest]]] = {
     "counterfact": counterfact_requests,
     "triples": triple_requests,
     "recalled": recalled_requests,
+    CONFLICTS: triple_requests,
 }

@@ -21,7 +21,15 @@ from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, method_notes, with_note
 from helpers.results.text import caption, in_points, with_interval
 
-_OF_REQUESTS = ("at once", "now", "retention", "new above old", "generality", "free text")
+_OF_REQUESTS = (
+    "at once",
+    "now",
+    "retention",
+    "new above old",
+    "newest above older",
+    "generality",
+    "free text",
+)
 _UNEDITED = ("locality", "KL", "perplexity", "exam", "fired")
 _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")
@@ -45,7 +53,10 @@ def track_label(method: str, mode: str) -> str:
 
 
 def lifelong_table(*runs: Run) -> ShownTable:
-    """Every method at its last checkpoint: percent with 95 % intervals, of requests by subject."""
+    """Every method at its last checkpoint: percent with 95 % intervals, of requests by subject.
+
+    Without columns that no method has a value of.
+    """
     rows = []
     notes: list[str] = []
     for run in runs:
@@ -57,7 +68,9 @@ def lifelong_table(*runs: Run) -> ShownTable:
         " at once, the share that still is; locality: known facts with the same next token; a further edit"
         " (ES to its subject's other facts) is made upon the edits; seconds of making edits alone"
     )
-    return with_note(pd.DataFrame(rows), note, *dict.fromkeys(notes))
+    table = pd.DataFrame(rows)
+    has_values = (table != "n/a").any()
+    return with_note(table.loc[:, has_values], note, *dict.fromkeys(notes))
 
 
 def _names(run: Run, method: str, mode: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from helpers.models.tokens import TokenError
 from helpers.results.store import settings_key
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
+from tests.lifelong.conftest import stream_of
 
 
 def values(table: pd.DataFrame, measure: str, edits: int) -> list[float]:
@@ -185,11 +186,30 @@ def test_what_is_asked_is_in_the_key(run_of, monkeypatch, name, value):
 
 
 def test_the_sample_is_even_by_age():
-    assert sampled_positions(7, 0) == [1, 2, 3, 4, 5, 6, 7]
-    positions = sampled_positions(1000, 0)
+    stream = stream_of(1000)
+    assert sampled_positions(stream, 7) == [1, 2, 3, 4, 5, 6, 7]
+    positions = sampled_positions(stream, 1000)
     assert len(set(positions)) == 100
     assert np.bincount((np.array(positions) - 1) // 100).tolist() == [10] * 10
-    assert positions == sampled_positions(1000, 0) != sampled_positions(1000, 1)
+    other_order = sampled_positions(replace(stream, order=1), 1000)
+    assert positions == sampled_positions(stream, 1000) != other_order
+
+
+def test_what_a_later_request_contradicts_is_not_asked_again(run_of):
+    run = run_of("ft-m", (3,))
+    first, second, _ = run.track.stream.requests
+    request = replace(first.request, target="Chile", correct=(first.request.target,))
+    stream = replace(run.track.stream, requests=(first, second, replace(first, request=request)))
+    assert sampled_positions(stream, 2) == [1, 2]
+    assert sampled_positions(stream, 3) == [2, 3]
+    run = LifelongRun(replace(run.track, stream=stream), run.probed, (3,))
+    run.complete()
+    measures = run.measures().set_index("item")
+    newest = measures.loc[measures["measure"] == "newest above older", "value"]
+    assert newest.index.tolist() == [3]
+    assert newest[3] in (0.0, 1.0)
+    others = measures.loc[measures["measure"] == "new above old", "value"].dropna()
+    assert others.index.tolist() == [2]
 
 
 def test_norms_are_those_of_the_written_matrix(run_of):

@@ -48,6 +48,31 @@ def test_packaged_streams_have_no_contradictions(name):
         assert comparable(request.request.target) not in true_answers
 
 
+def test_a_twentieth_is_contradicted_later():
+    facts = [fact(f"Town {n}", ("Norway", "Italy", "Chile")[n % 3]) for n in range(60)]
+    requests = with_other_answers(facts)
+    stream = streams.Stream("conflicts", 0, tuple(streams.with_contradictions(requests, 0)))
+    positions = stream.contradicting()
+    assert len(positions) == 3
+    assert len(stream.requests) == 63
+    for position in positions:
+        later = stream.requests[position - 1]
+        [earlier] = [r for r in stream.requests[: position - 1] if r.about == later.about]
+        assert later.request.correct == (earlier.request.target,)
+        assert later.request.target not in (earlier.request.target, *earlier.request.correct)
+        assert stream.requests.index(earlier) + 1 not in stream.holding(position)
+        assert position in stream.holding(63)
+    assert len(stream.holding(63)) == 60
+    assert [r for r in stream.requests if r in requests] == requests
+
+
+def test_conflicts_are_those_of_the_triples():
+    stream, triples = stream_named("conflicts"), stream_named("triples")
+    contradicting = {stream.requests[position - 1] for position in stream.contradicting()}
+    assert 0.045 < len(contradicting) / len(triples.requests) <= 0.05
+    assert [r for r in stream.requests if r not in contradicting] == list(triples.requests)
+
+
 def test_probes_stay_out_and_the_order_is_the_seeds():
     stream = stream_named("recalled")
     probed = stream.requests[0].request.subject
