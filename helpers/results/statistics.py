@@ -426,7 +426,7 @@ def _sign_flips(units: Units) -> tuple[float, float, float]:
     return float(((lows <= 0) & (highs >= 0)).mean()), low, high
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)  # 8 MB each at most, of 16 units
 def _sign_patterns(changed: int, unchanged: int) -> Numbers:
     """Which units are flipped, [patterns, changed + unchanged]: of those that change all patterns if few.
 
