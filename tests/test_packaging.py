@@ -207,6 +207,7 @@ def helpers_command(environment, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_the_modules_their_data_and_what_they_read_of_the_repository(environment):
     (installed,) = environment.glob("lib/python*/site-packages/helpers")
     for pattern in ("*.py", "packaged/**/*"):
@@ -220,6 +221,7 @@ def test_a_wheel_holds_the_modules_their_data_and_what_they_read_of_the_reposito
         assert ours == {str(p.relative_to(shipped)) for p in (shipped / name).rglob(pattern)}
 
 
+@pytest.mark.slow
 def test_an_installed_package_answers_in_an_empty_folder(helpers_command, tmp_path):
     assert helpers_command("--version") == f"helpers {PROJECT['version']}\n"
     assert "04_neighbours" in helpers_command("figure", "--list")
@@ -230,6 +232,7 @@ def test_an_installed_package_answers_in_an_empty_folder(helpers_command, tmp_pa
     assert "runs" not in {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.slow
 def test_an_installed_package_edits_facts_with_a_models_own_preset(helpers_command, tiny, tmp_path):
     lm = tiny("llama")
     for part in (lm.network, lm.tokenizer):
@@ -244,6 +247,7 @@ def test_an_installed_package_edits_facts_with_a_models_own_preset(helpers_comma
     assert (tmp_path / "runs" / "results").is_dir()  # in the user's folder, not the package's
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not weights_folder("smollm2-135m").exists(), reason="smollm2-135m is not fetched"
 )
@@ -261,6 +265,7 @@ def test_an_installed_package_copies_its_notebooks_and_runs_a_params_file(
     assert "ROME" in notebook.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_what_an_install_without_the_repository_cannot_do_is_said(environment, tmp_path):
     params = tmp_path / "03_editing_runs.yaml"
     params.write_text("records: 2\n")

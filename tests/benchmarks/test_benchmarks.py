@@ -24,6 +24,8 @@ from helpers.scoring.responses import Sampling, sample_tokens
 from tests.scoring.random_edits import random_edits
 from tools.train_mend.trainer import untrained
 
+pytestmark = pytest.mark.slow
+
 TINY = Setting("cpu", "float32", records=2, plain=1, tiny=True)
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from helpers.paths import NOTEBOOKS, REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 PARTS = ("index", "results", "metrics", "explorer", "guides/reading", "api/index", "api/peak")
 SCREEN = (1280, 900)
 TELEPHONE = (390, 844)

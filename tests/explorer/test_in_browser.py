@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
 PATIENCE = 240  # seconds, on a busy machine
 MODEL = """
 import sys

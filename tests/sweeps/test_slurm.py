@@ -26,6 +26,8 @@ from helpers.sweeps.engines import slurm_engine
 from tests.sweeps.conftest import CASE_IDS, stored
 from tests.sweeps.one_node import NoSlurmError, one_node_slurm
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {"timeout_min": 5, "cpus_per_task": 1}
 
 
