@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import networkx as nx
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -145,7 +146,7 @@ def draw_graph(
     """Draw a graph from its subject (blue) to its object (red); ``looks`` are its links' (Figures 15–20)."""
     coordinates = _coordinates_of_nodes(graph, comparable(start), comparable(goal))
     axes.scatter(*zip(*coordinates.values(), strict=True), alpha=0)
-    axes.margins(x=0.12, y=0.25)
+    axes.margins(x=0.12, y=0.2)
     axes.autoscale_view()
     axes.autoscale(False)
     colour_of_end = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
@@ -163,9 +164,8 @@ def draw_graph(
         box_of_node[node] = below_arrows.get_bbox_patch()
     for tail, head in graph.edges:
         look = (looks or {}).get((tail, head), LinkLook())
-        bend = (
-            0.22 if (tail, head) == tuple(colour_of_end) else 0.12
-        )  # the direct link keeps clear of boxes
+        is_direct = (tail, head) == tuple(colour_of_end)
+        bend = _bend_to_the_lowest(axes, coordinates, tail, head) if is_direct else 0.12
         arrow_style = _ARROW_STYLE | {
             "color": look.colour,
             "linestyle": look.line,
@@ -180,6 +180,15 @@ def draw_graph(
             axes.plot([], [], color=look.colour, linestyle=look.line, label=look.label)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
     axes.axis("off")
+
+
+def _bend_to_the_lowest(
+    axes: Axes, coordinates: Mapping[str, tuple[float, float]], tail: str, head: str
+) -> float:
+    """The bend (``rad`` of ``arc3``) of an arrow whose lowest point is at the lowest node."""
+    in_pixels = {node: axes.transData.transform(point) for node, point in coordinates.items()}
+    depth = in_pixels[tail][1] - min(point[1] for point in in_pixels.values())
+    return float(2 * depth / np.linalg.norm(in_pixels[head] - in_pixels[tail]))
 
 
 @figure("06_grown")
@@ -413,7 +422,10 @@ def _draw_chain(axes: Axes, height: float, chain: Chain, shares: Sequence[float]
 def _coordinates_of_nodes(
     graph: nx.DiGraph, start: str, goal: str
 ) -> dict[str, tuple[float, float]]:
-    """Columns by distance from the subject, the object alone at the right, every other row indented."""
+    """Columns by distance from the subject, each bent like a bow; the object alone at the right.
+
+    Straight lines from the left then reach the outer nodes of a column without crossing an inner one.
+    """
     steps_from_start = nx.single_source_shortest_path_length(graph, start)
     farthest = max((steps for node, steps in steps_from_start.items() if node != goal), default=0)
     nodes_by_column: dict[int, list[str]] = {}
@@ -422,8 +434,9 @@ def _coordinates_of_nodes(
         nodes_by_column.setdefault(column, []).append(node)
     coordinates = {}
     for column, nodes_of_column in nodes_by_column.items():
+        half_height = (len(nodes_of_column) - 1) / 2
         for row, node in enumerate(nodes_of_column):
-            indent = 0.2 * (-1) ** row if len(nodes_of_column) > 1 else 0.0
-            height = (len(nodes_of_column) - 1) / 2 - row + 0.25 * (column % 2)
-            coordinates[node] = column + indent, height
+            height = half_height - row
+            bow = 0.5 * (height / half_height) ** 2 if half_height else 0.0
+            coordinates[node] = column - bow, height + 0.25 * (column % 2)
     return coordinates
