@@ -72,10 +72,10 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
         "ROME appends a new answer to a fact. Most of the correct answers are then forgotten (AFF), and"
         " false answers that are related to the new one rise (ANF). APP reduces both.",
         (
-            ("new answer written, ROME (ES)", _cell(metrics, "ROME", "ES")),
             ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
             ("forgotten with APP", _cell(metrics, "ROME+APP", "AFF_hard")),
             ("noise from false answers, ROME (ANF)", _cell(metrics, "ROME", "ANF_hard")),
+            ("new answer written, ROME (ES)", _cell(metrics, "ROME", "ES")),
         ),
         "01_one_record",
         f"Figure: one packaged fact, typical of the official ones, {SMALL}. Numbers: {official}. Not shown:"
