@@ -319,7 +319,7 @@ def test_editing_back_in_notebook_04():
         assert table.loc[key, "Holm"] == corrected
     assert "2.17 and 1.47 nats per token less probable" in text
     assert "by 1.60 nats after FT-M and 0.76 after MEMIT (Holm 0.0007 and 0.027)" in text
-    assert "for ROME we find no difference (−0.33 [−1.74, 1.09])" in text
+    assert "For ROME we find no difference (−0.33 [−1.74, 1.09])" in text
     assert table.loc[("ROME", whole), "other answers, nats"] == "-0.33 [-1.74, +1.09]"
     assert "Kendall's τ = 0.41 for all three" in text
     orders = [table.loc[(editor, whole), "order"][:4] for editor in ("FT-M", "ROME", "MEMIT")]
@@ -437,7 +437,7 @@ def test_similarity_of_notebook_03():
     assert "(n = 583), and for every correct answer (n = 1,598), ROME's is 0.35 and 0.33" in text
     unlike = table_of(losses_of_run(run, cosines[~cosines["shares_token"]])).loc["ROME"]
     every_answer = table_of(losses_of_run(run, cosines, EVERY_ANSWER))
-    assert "FT-L's slope is significant, too (0.20 [0.09, 0.30])" in text
+    assert "FT-L's slope is also significant (0.20 [0.09, 0.30])" in text
     assert every_answer.loc["FT-L", "given length"] == "-0.20 [-0.30, -0.09]"
     assert every_answer.loc["FT-L", "given length, Holm"] == "less lost"
     every = every_answer.loc["ROME"]

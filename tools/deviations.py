@@ -148,8 +148,8 @@ DEVIATIONS = (
     Deviation(
         "ROME",
         "The key averaged over context templates is used everywhere (Equation 2).",
-        "The numerator's direction is averaged; the key it is divided by, and the value that is replaced,"
-        " are the bare prompt's.",
+        "The direction in the numerator is averaged. The key in the denominator and the value that is"
+        " replaced come from the prompt without a context.",
         ("rome", "EasyEdit"),
         Switch("rome", "rome_key", "bare"),
         averaged_key_words,
@@ -157,28 +157,28 @@ DEVIATIONS = (
     Deviation(
         "ROME",
         "The key is multiplied by the inverse second moment.",
-        "The second moment is switched off in the shipped settings.",
+        "The second moment is switched off in the published settings.",
         ("EasyEdit",),
         Switch("rome", "mom2_adjustment", False),
     ),
     Deviation(
         "ROME",
         "Context templates are sampled texts.",
-        "They begin with the end-of-text token. EasyEdit's begin with one of five words, as ours do.",
+        "Templates begin with the end-of-text token. EasyEdit's begin with one of five words, as ours do.",
         ("rome",),
         Switch("rome", "context_template_start", "end_of_text"),
     ),
     Deviation(
         "ROME, MEMIT",
         "The vector is optimised for 20 or 25 steps.",
-        "The last one is evaluated and never taken.",
+        "The loss of the last step is evaluated, but the step is not taken.",
         ("rome", "memit", "EasyEdit"),
         ALWAYS,
     ),
     Deviation(
         "MEMIT, AlphaEdit",
         "Keys are averaged over contexts.",
-        "The bare prompt weighs one half, all sampled contexts together the other.",
+        "The prompt without a context has weight one half, all sampled contexts together one half.",
         ("memit", "AlphaEdit"),
         ALWAYS,
     ),
@@ -193,7 +193,7 @@ DEVIATIONS = (
     Deviation(
         "EMMET",
         "Every key is mapped to its value exactly (e = 0).",
-        "e > 0 is added, by the authors for batches, by EasyEdit always. This is MEMIT on one layer with"
+        "The authors add e > 0 for batches, EasyEdit always. This is MEMIT on one layer with"
         " λ = e w, 10,000 in EasyEdit's settings for LLaMA and GPT-J.",
         ("unified-model-editing", "EasyEdit"),
         Switch("memit", "mom2_update_weight", 10000.0),
@@ -202,14 +202,14 @@ DEVIATIONS = (
     Deviation(
         "AlphaEdit",
         "Keys of a sequence's earlier edits are accumulated.",
-        "The sum is one of the module and also grows over edits that are made independently.",
+        "The sum of keys is a variable of the module, so it also grows over independent edits.",
         ("EasyEdit",),
         NEVER,
     ),
     Deviation(
         "RECT",
         "The 40 % of entries with the largest relative change are kept.",
-        "The restriction is inside a comment: as released, the code is plain ROME.",
+        "The selection of entries is commented out: as released, the code is plain ROME.",
         ("RECT",),
         Switch("rect", "keep", 1.0),
         kept_whole_words,
@@ -217,14 +217,14 @@ DEVIATIONS = (
     Deviation(
         "RECT",
         "The 40 % of entries with the largest relative change are kept.",
-        "The commented code sets 80 % to zero.",
+        "The commented code sets 80 % of the entries to zero.",
         ("RECT",),
         Switch("rect", "keep", 0.2),
     ),
     Deviation(
         "PRUNE",
-        "The restrained update takes the place of the update.",
-        "A port adds it to the weights that are already edited.",
+        "The restrained update replaces the update.",
+        "A port adds the restrained update to weights that already contain the update.",
         ("AlphaEdit",),
         Switch("prune-added", "prune_compat", "added"),
         doubled_words,
@@ -232,31 +232,32 @@ DEVIATIONS = (
     Deviation(
         "NAS",
         "Every vector is scaled to the usual norm.",
-        "Edits whose vector is longer than twice that norm are skipped, which the abstract does not mention.",
+        "Edits whose vector is longer than twice the usual norm are skipped, which the abstract does not"
+        " mention.",
         ("NAS",),
         Switch("nas", "skip_long", True),
     ),
     Deviation(
         "ENCORE",
         "A vector is done once its target is the most probable answer in every sampled context.",
-        "The code counts tokens that are the most probable ones and compares their number with 5, the number"
-        " of its contexts, so that a target of two tokens stops half-way or never; the bare prompt is left"
-        " out.",
+        "The code compares the number of target tokens that are the most probable ones with 5, the number of"
+        " its contexts. A target of two tokens therefore stops too early or never. The prompt without a"
+        " context is omitted.",
         ("ENCORE",),
         NEVER,
     ),
     Deviation(
         "ENCORE",
         "The keys of earlier edits enter the solve.",
-        "They are those of the solve, read before later layers were written, and are kept for as long as the"
-        " program runs, not for one sequence.",
+        "The keys are read before later layers are written. They are kept as long as the program runs, not"
+        " for one sequence.",
         ("ENCORE",),
         NEVER,
     ),
     Deviation(
         "FT-L",
         "The loss is the target's negative log-likelihood.",
-        "All of the target's tokens are read from the one distribution after the prompt.",
+        "All tokens of the target are read from the distribution right after the prompt.",
         ("EasyEdit",),
         Switch("ft-l", "objective", "prompt_last"),
         "none for a target of one token, by identity; otherwise not measured",
@@ -271,7 +272,7 @@ DEVIATIONS = (
     Deviation(
         "KN",
         "Attributions are an integral of gradients.",
-        "LLaMA and Qwen take one step, at zero.",
+        "Settings for LLaMA and Qwen use one step of the integral, at zero.",
         ("EasyEdit",),
         Switch("kn", "steps", 1),
     ),
@@ -286,43 +287,43 @@ DEVIATIONS = (
     Deviation(
         "UltraEdit",
         "All requests of a turn are edited.",
-        "Where the forward's size does not divide the turn's, keys and gradients are counted differently,"
-        " a short turn reads the previous one's files, and the remainder is omitted.",
+        "If the turn is not a multiple of the forward batch, keys and gradients are counted differently."
+        " A short turn reads the previous turn's files, and the remainder is omitted.",
         ("UltraEdit",),
         NEVER,
     ),
     Deviation(
         "LoRA",
         "AdaLoRA allocates ranks to matrices.",
-        "The allocation is never called; in a sequence one adapter is trained further.",
+        "The allocation of ranks is never called; in a sequence one adapter is trained further.",
         ("EasyEdit",),
         Switch("lora", "sequence", "continue"),
     ),
     Deviation(
         "FT-BF",
         "One named location is trained.",
-        "Names match by substring: layer 2 would take 20 to 29 as well.",
+        "Names match by substring: layer 2 also selects layers 20 to 29.",
         ("LocFT-BF",),
         NEVER,
     ),
     Deviation(
         "IKE",
         "32 demonstrations: 4 copy, 12 update, 16 retain.",
-        "EasyEdit takes 16 single sentences, so that the ratio is lost. `k: 16` repeats their number alone.",
+        "EasyEdit uses 16 single sentences, so the ratio of kinds is lost. `k: 16` repeats only the number.",
         ("EasyEdit",),
         Switch("ike", "k", 16),
     ),
     Deviation(
         "IKE",
         "Demonstrations are of other facts.",
-        "One more is of the edit itself and shows the prompt and answer that is then asked for.",
+        "One more demonstration is of the edit and shows the prompt and the answer that is asked for.",
         ("IKE",),
         NEVER,
     ),
     Deviation(
         "MEMOIR",
         "An edit trains the columns of the memory that its mask selects.",
-        "Stochastic gradient descent decays the whole memory by 1e-5 a step, all earlier edits included.",
+        "Stochastic gradient descent decays the whole memory by 1e-5 per step, including all earlier edits.",
         ("NAS",),
         Switch("memoir", "weight_decay", 1e-5),
         "0.74 of the first edit is left after 1,000 edits of 30 steps (learning rate 1; arithmetic)",
@@ -330,7 +331,7 @@ DEVIATIONS = (
     Deviation(
         "GRACE",
         "The settings name an early stop.",
-        "The value is trained for all steps.",
+        "The value is trained for all steps; the early stop is not used.",
         ("GRACE", "EasyEdit"),
         ALWAYS,
     ),

@@ -39,12 +39,12 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "09",
-            "No editor here breaks most chains to the old fact and keeps most of what else is known of the"
-            " subject",
-            f"Of {counts} with both measures stored, none has more than half of its edits deep (no chain to"
-            " the old fact is left) and more than half of the probability of the subject's other facts left."
-            " This compares means. With APP, MEMIT's and ROME's edits keep more of these facts, and fewer of"
-            " them are deep.",
+            "No editor here breaks most chains to the old fact and preserves most of the subject's other"
+            " facts",
+            f"We compare means of {counts} with both measures stored. If more than half of an editor's edits"
+            " are deep (no chain to the old fact is left), less than half of the probability of the subject's"
+            " other facts is left. With APP, MEMIT's and ROME's edits keep more of these facts, and fewer"
+            " edits are deep.",
             (numbers[0], numbers[1], numbers[2]),
             "09_front",
             "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"

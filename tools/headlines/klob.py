@@ -47,17 +47,23 @@ def headlines() -> list[Headline]:
         Headline(
             "05",
             "We find no locator that names a better layer for an edit than one layer for all facts",
-            f"One layer for all facts loses {fixed.estimate.mean:.1f} nats per token against each fact's"
-            f" best layer ({least:.1f} if it is chosen on these facts too); no locator loses significantly"
-            f" less (n = {fixed.estimate.n}). We find no sign that a fact's own layer is located. All"
-            f" {len(real)} methods select similar neurons"
-            f" for a fact's wordings (RSim {ends[0]:.2f} to {ends[1]:.2f}; 0 is as many as any two"
-            " sentences, 1 is all).",
+            f"An edit of every fact at one layer loses {fixed.estimate.mean:.1f} nats per token compared with"
+            f" each fact's best layer ({least:.1f} if this layer is chosen on the same facts). No locator"
+            f" loses significantly less (n = {fixed.estimate.n}), and we find no sign that a locator finds"
+            f" the layer of a particular fact. All {len(real)} methods compared select similar neurons"
+            f" for the wordings of a fact (RSim {ends[0]:.2f} to {ends[1]:.2f}; 0: as for any two sentences,"
+            " 1: identical).",
             (
-                ("lost with one layer for all facts, nats", ranged(asdict(fixed.estimate))),
-                ("lost where causal tracing points, nats", ranged(asdict(tracing.estimate))),
+                (
+                    "lost with one layer for all facts, nats per token",
+                    ranged(asdict(fixed.estimate)),
+                ),
+                (
+                    "lost with the layer that causal tracing names, nats per token",
+                    ranged(asdict(tracing.estimate)),
+                ),
                 ("consistency of knowledge neurons (RSim)", ranged(consistency)),
-                ("their relevance: a chain and its fact (RSim)", ranged(relevance)),
+                ("their relevance: similarity of a chain and its fact (RSim)", ranged(relevance)),
             ),
             "05_locality",
             "Shown for klob-mini (our reconstruction of KLoB's data), SmolLM2-135M-Instruct (4-bit weights,"

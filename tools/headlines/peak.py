@@ -68,14 +68,14 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
     holds(tested, "AFF hard - 50, ROME", "AFF hard ROME - ROME+APP")
     return Headline(
         "01",
-        "A successful edit can ruin its neighbours",
-        "ROME, here in fifteen lines, appends an answer to a fact; most of the correct ones are then"
-        " forgotten (AFF), and false ones related to the new answer rise (ANF). APP reduces both.",
+        "A successful edit can damage the other answers of its fact",
+        "ROME appends a new answer to a fact. Most of the correct answers are then forgotten (AFF), and"
+        " false answers that are related to the new one rise (ANF). APP reduces both.",
         (
-            ("new answer written, ROME (ES)", _cell(metrics, "ROME", "ES")),
             ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
             ("forgotten with APP", _cell(metrics, "ROME+APP", "AFF_hard")),
             ("noise from false answers, ROME (ANF)", _cell(metrics, "ROME", "ANF_hard")),
+            ("new answer written, ROME (ES)", _cell(metrics, "ROME", "ES")),
         ),
         "01_one_record",
         f"Figure: one packaged fact, typical of the official ones, {SMALL}. Numbers: {official}. Not shown:"
@@ -104,7 +104,7 @@ def _construction() -> Headline:
         "02",
         f"{overlapping} published records have a correct answer among the false ones; rebuilt from triples,"
         " none has",
-        "Openly licensed facts become records in PEAK's form, with lists that exclude each other."
+        "We build records in PEAK's form from openly licensed facts, with lists that exclude each other."
         f" Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most have too few"
         " answers, and of those that fit we keep at most ten per relation.",
         (
@@ -112,7 +112,7 @@ def _construction() -> Headline:
                 "published records (PEAK-CF) whose appended answer is among the hard false ones",
                 f"{wrong['appended answer among hard false']} of {official_records:,}",
             ),
-            ("facts that fit, kept by the limit for each relation", f"{within:,} of {fit:,}"),
+            ("facts that fit, kept by the limit per relation", f"{within:,} of {fit:,}"),
             ("of these, records that the model knows", _percent(passed)),
             ("their correct answers that it knows", f"{100 * answers:.0f} % (n = {asked:,})"),
         ),
@@ -129,13 +129,14 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: st
     unnamed = lost_in_text()
     return Headline(
         "03",
-        "Edits damage the other answers of a fact; APP reduces the damage, but fewer edits are generated",
+        "Edits damage the other answers of a fact; APP reduces the damage, but fewer new answers are"
+        " generated",
         "APP lowers forgetting (AFF) and noise (ANF) of fine-tuning, ROME and MEMIT. With APP, ROME's edits"
-        " hold for fewer paraphrases (GS), and fewer of them are named in generated text.",
+        " generalise to fewer paraphrases (GS), and generated text names fewer of their new answers.",
         (
             ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
             ("less forgetting with APP", _points(gain)),
-            ("fewer paraphrases with APP (GS)", _points(cost)),
+            ("fewer paraphrases give the new answer with APP (GS)", _points(cost)),
             (
                 "fewer new answers in free text with APP",
                 f"{in_points(unnamed)} points (n = {unnamed.n})",
@@ -181,11 +182,11 @@ def _ablations() -> Headline:
     return Headline(
         "04",
         "APP is more than a weaker edit, and it also protects correct answers that it was not shown",
-        "Scaled until the new answer is as probable as with APP, ROME's and MEMIT's updates still forget more"
-        " and add more noise; FT-L's add more noise, its forgetting is inconclusive. Given half of a fact's"
-        " lists, APP lowers the forgetting of the other half as well. All correct answers as targets do not"
-        " replace it: weighted as a mean they cost most of the success, weighted as a sum they leave more"
-        " noise (pooled over four editors).",
+        "We scaled updates without APP until the new answer was as probable as with APP. ROME's and MEMIT's"
+        " then forget more and add more noise than with APP; FT-L's add more noise, and its forgetting is"
+        " inconclusive. Given half of a fact's lists, APP also lowers the forgetting of the other half."
+        " Making all correct answers editing targets does not replace APP. With the targets weighted as a"
+        " mean most edits fail; weighted as a sum they leave more noise (pooled over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
@@ -238,16 +239,16 @@ def _protection_of_unshown() -> dict[str, Estimate]:
 def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
     return Headline(
         "07",
-        "Try an edit of your own: expect it to make the model forget other correct answers",
+        "Expect your edit to make the model forget other correct answers",
         "Choose a fact, a new answer and an editor, and see what happens to the other answers."
-        " The means over many facts show what to expect from each editor.",
+        " The means over many facts show what to expect from three editors.",
         tuple(
             (f"correct answers forgotten, {method} (AFF)", _cell(metrics, method, "AFF_hard"))
             for method in ("ROME", "FT-M", "MEND")
         ),
         "01_one_record",
-        f"Figure: one packaged fact. Numbers: {official}. Not shown: larger models; how your own edit"
-        " turns out.",
+        f"Figure: one packaged fact. Numbers: {official}. Not shown: larger models; the result of"
+        " your edit.",
     )
 
 
@@ -273,9 +274,9 @@ def _generated_text() -> Headline:
     return Headline(
         "08",
         "Most edits succeed by probability, far fewer appear in generated text, and APP lowers this further",
-        "ES asks whether the new answer is above the least probable correct one; a text follows the most"
-        " probable tokens. On SmolLM2 APP costs more in text than in ES. P(o*), the new answer's probability,"
-        " predicts which edits are generated, and ES barely does.",
+        "ES asks whether the new answer is more probable than the least probable correct one; a text follows"
+        " the most probable tokens. On SmolLM2 APP costs more in text than in ES. P(o*), the new answer's"
+        " probability, predicts which new answers are generated; ES predicts little.",
         (
             ("ROME's edits that succeed by probability (ES)", _percent(success)),
             ("ROME's edits that greedy free text names", _percent(named)),

@@ -33,11 +33,11 @@ def headlines() -> list[Headline]:
             "06",
             "Most of MEMIT's edits leave no chain to the old fact, but they also erase most other facts"
             " about the edited subject",
-            f"Of the *other* facts about the subject {means[OWN]} of the probability is left on SmolLM2,"
-            f" Gemma and Qwen2.5-Coder, of facts about other subjects (the paper's CKP) {means['CKP']}"
-            f" (n = {counts[OWN]} edits). Little of the old fact is left along its chains (IFR"
-            f" {means['IFR']}), each of which needs a fact about the subject. We defined the first measure"
-            " after seeing the first results.",
+            "Of the probability of the *other* facts about the subject"
+            f" {means[OWN]} is left on SmolLM2, Gemma and Qwen2.5-Coder (n = {counts[OWN]} edits). Of facts"
+            f" about other subjects (the paper's CKP) {means['CKP']} is left. Little of the old fact is left"
+            f" along its chains (IFR {means['IFR']}), but each chain needs a fact about the subject. We"
+            " defined the first measure after seeing the first results.",
             (
                 ("SmolLM2: deep edits, after which no chain is left", ranged(vars(ours[DEEP]))),
                 ("SmolLM2: left of the old fact along chains (IFR)", ranged(vars(ours["IFR"]))),
@@ -47,8 +47,8 @@ def headlines() -> list[Headline]:
             "06_what_is_left",
             f"Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B ({counts['IFR']} edits),"
             " dequantised from 4 bits, on facts that each recalls; exact probabilities, edits alone."
-            " Not shown: other domains, most editors of the largest model; the paper's IFR is of sequences"
-            " on larger models, and pooled.",
+            " Not shown: other domains, most editors on the largest model. The paper's IFR is pooled over"
+            " sequences on larger models.",
         )
     ]
 
