@@ -28,12 +28,12 @@ PUBLISHED = {
 }
 # Parameters of a notebook that name methods for an archive of their own.
 OF_A_PARAMETER = {
-    "placebo": ("placebo", "peak.placebo"),
+    "placebo": ("placebo", "peak.placebo_run"),
     "scorers": ("scorers", "behaviour.publish"),
-    "held_out": ("held_out", "costs.held_out_answers"),
-    "scaled": ("matched", "costs.strength"),
-    "leaks": ("leaks", "costs.leaks"),
-    "undone": ("undone", "costs.undo"),
+    "held_out": ("held_out", "costs.held_out_run"),
+    "scaled": ("matched", "costs.strength_run"),
+    "leaks": ("leaks", "costs.leaks_run"),
+    "undone": ("undone", "costs.undo_run"),
     "located_edits": ("regret", "klob.ceiling"),
 }
 

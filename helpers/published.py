@@ -14,6 +14,8 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
+from helpers.behaviour.doses import dose_table, doses_of
+from helpers.behaviour.exam import ability_table
 from helpers.comparison.measures import Rows, stored_rows
 from helpers.comparison.tables import comparison_table, comparison_values
 from helpers.costs.held_out_answers import held_out_table, unshown_note
@@ -222,15 +224,11 @@ def _objectives(run: Run) -> ShownTable:
 
 
 def _dose_slopes(run: Run) -> pd.DataFrame:
-    from helpers.behaviour.doses import dose_table, doses_of  # loads torch
-
     slopes = dose_table(doses_of(run)).reset_index()
     return slopes.assign(method=slopes["method"].map(method_label))
 
 
 def _abilities(run: Run) -> ShownTable:
-    from helpers.behaviour.exam import ability_table  # loads torch
-
     return with_note(ability_table(run), *training_notes(run))
 
 

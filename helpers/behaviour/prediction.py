@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from helpers.behaviour.agreement import PROBABILITY
-from helpers.behaviour.scorers import UNEDITED
+from helpers.behaviour.agreement import PROBABILITY, UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.tables import Metrics
 from helpers.results.notes import ShownTable, with_power, with_relations

@@ -28,8 +28,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from helpers.behaviour.agreement import naming_shares
-from helpers.behaviour.scorers import named_table
+from helpers.behaviour.agreement import named_table, naming_shares
+from helpers.behaviour.exam import (
+    ABILITY,
+    ALONE,
+    EXAM_TEXTS,
+    mean_scores,
+    perplexity_ratio,
+    right_answer_change,
+)
 from helpers.editing.editors import EDITORS, method_named, split_method
 from helpers.peak.metrics import metric_interval, metrics_table
 from helpers.peak.tables import scores_of
@@ -232,15 +239,6 @@ def _add_graphs(rows: Rows, run: Run, *, mode: str) -> None:
 
 
 def _add_exam(rows: Rows, run: Run) -> None:
-    from helpers.behaviour.exam import (  # loads torch
-        ABILITY,
-        ALONE,
-        EXAM_TEXTS,
-        mean_scores,
-        perplexity_ratio,
-        right_answer_change,
-    )
-
     for table_key in run.keys:
         if table_key.kind != ABILITY or table_key.mode != ALONE:
             continue

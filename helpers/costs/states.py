@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers.behaviour.agreement import UNEDITED
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.models import LanguageModel
@@ -21,7 +22,6 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, score_records
 from helpers.results.evaluation import CaseEdits, Evaluation, Mode, Tables, joined
 
-UNEDITED = "unedited"
 EditsByState = Mapping[str, Sequence[Edit]]  # by state an edit for each record
 Derive = Callable[[Editor, Sequence[PeakRecord], Sequence[Edit]], EditsByState]
 MoreTables = Callable[[LanguageModel, Sequence[PeakRecord], EditsByState | None], Tables]

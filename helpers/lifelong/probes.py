@@ -29,9 +29,9 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from helpers.behaviour.doses import distribution_shifts, next_token_scores
-from helpers.behaviour.exam import VERSION as EXAM_VERSION
-from helpers.behaviour.exam import exam
+from helpers.behaviour.doses_run import distribution_shifts, next_token_scores
+from helpers.behaviour.exam_run import VERSION as EXAM_VERSION
+from helpers.behaviour.exam_run import exam
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
