@@ -21,6 +21,7 @@ from helpers.editing.icd import ScoredTexts
 from helpers.editing.request import EditRequest
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
+from helpers.processes import tell_run
 from helpers.records import Numbered, read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers, tokenised
@@ -151,7 +152,8 @@ INDEPENDENT: Mode[Any] = Mode("independent")
 class Evaluation(Generic[Case]):
     """A benchmark's scores under one editor's edits, or of the unedited model.
 
-    ``chunk`` cases are edited together, which is what an interruption can cost.
+    ``chunk`` cases are edited together, which is what an interruption can cost. ``tell`` gets lines of
+    progress.
     """
 
     lm: LanguageModel
@@ -161,6 +163,7 @@ class Evaluation(Generic[Case]):
     mode: Mode[Case] = INDEPENDENT
     chunk: int | None = None
     progress: bool = False
+    tell: Callable[[str], None] = tell_run
 
     @property
     def unedited(self) -> Evaluation[Case]:
@@ -213,7 +216,12 @@ class Evaluation(Generic[Case]):
             by_id[case.case_id] = case
         chunk = self.chunk or records_at_once(self.lm.device, 32)
         content = None if self._is_of_all else self.benchmark.content
-        return Cases(by_id, None if self.mode.in_sequence else chunk, self.mode.content or content)
+        return Cases(
+            by_id,
+            None if self.mode.in_sequence else chunk,
+            self.mode.content or content,
+            self.tell,
+        )
 
     def missing(self) -> list[int]:
         """The numbers of the cases that are not done."""
