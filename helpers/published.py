@@ -213,7 +213,7 @@ def _every_editor(*runs: Run, table_of: Callable[[Rows], AnyTable]) -> AnyTable:
     return table_of({key: row for key, row in stored_rows().items() if key.model in models})
 
 
-def _objectives(run: Run) -> ShownTable:
+def _app_without_an_objective(run: Run) -> ShownTable:
     """APP of each editor without one of its objectives, on the records that all have."""
     metrics = variant_metrics(studies_of(run).scores)
     tables: dict[str, pd.DataFrame] = {}
@@ -232,7 +232,7 @@ def _abilities(run: Run) -> ShownTable:
     return with_note(ability_table(run), *training_notes(run))
 
 
-def _locality(run: Run) -> ShownTable:
+def _gains_at_located_layers(run: Run) -> ShownTable:
     """Whether located mass follows the gain of edits of the same fact more than that of others."""
     gains = edit_gains(run.joined("edits"))
     mass = layer_mass(run.joined("layers"), gains.index)
@@ -381,7 +381,7 @@ TABLES = {
     ),
     "objectives": _ablation(
         "What APP loses without one of its objectives (PEAK, Figure 3)",
-        _objectives,
+        _app_without_an_objective,
         caption=caption_of,
     ),
     "doses": _ablation(
@@ -440,7 +440,7 @@ TABLES = {
     ),
     "klob_locality": _klob(
         "Located mass and the gain of edits, layer by layer: the same fact's against other facts'",
-        _locality,
+        _gains_at_located_layers,
         needs=("edits", "layers"),
     ),
     "klob_nulls": _klob(

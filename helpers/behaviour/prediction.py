@@ -70,7 +70,7 @@ def prediction_of(tables_by_state: Metrics) -> Prediction:
     KN is omitted, because an editor that edits almost nothing makes every measure look good.
     """
     methods = distinct(state for state in tables_by_state if state not in (UNEDITED, "KN"))
-    records = _records_of(tables_by_state[method] for method in methods)
+    records = _records_of_any(tables_by_state[method] for method in methods)
     weights = unit_draws(pd.Series(1.0, records))  # [1 + draws, records]
     edits_of_methods = [_edits_of(tables_by_state[method], records) for method in methods]
     within = {}
@@ -156,7 +156,7 @@ def predictor_table(tables_by_state: Metrics) -> ShownTable:
     return with_relations(shown, [next(iter(tables_by_state.values()))[NAMED_IN]])
 
 
-def _records_of(tables: Iterable[pd.DataFrame]) -> pd.Index:
+def _records_of_any(tables: Iterable[pd.DataFrame]) -> pd.Index:
     records = None
     for table in tables:
         records = table.index if records is None else records.union(table.index)

@@ -35,10 +35,10 @@ def foreign_records(topics: Sequence[Topic], *, seed: int) -> list[int]:
     Raises:
         UserError: a record for which there is none.
     """
-    return [_foreign_record(topic, topics, seed) for topic in topics]
+    return [_index_of_foreign_record(topic, topics, seed) for topic in topics]
 
 
-def _foreign_record(topic: Topic, topics: Sequence[Topic], seed: int) -> int:
+def _index_of_foreign_record(topic: Topic, topics: Sequence[Topic], seed: int) -> int:
     own_names = {name.casefold() for name in (topic.subject, *topic.names)}
     candidates = [
         index
