@@ -45,7 +45,7 @@ def publish(
 
     Args:
         file: of a notebook that ``PUBLISHED`` lists, or of 09, whose runs are theirs (``run_behind``).
-        name: labels the run besides its model and data; a run on data of one's own needs one, and notebook
+        name: is added to the run's model and data; a run on data of your own needs one, and notebook
             09's have one by default.
         from_store_only: write what is computed already, and make no edit.
         data: the folder of all archives.

@@ -67,7 +67,7 @@ from helpers.results.text import in_points
 from helpers.thinkedit import tables as thinkedit
 
 SEQUENTIAL = "sequential"  # ThinkEdit's mode in the paper's tables
-# Columns that say what a row is of; the others are measures.
+# Columns that state what a row is of; the others are measures.
 _KEYS = (
     "method",
     "source",
@@ -255,7 +255,7 @@ def _all_answers_as_targets(run: Run) -> ShownTable:
 
 
 def _sequences_by_length(run: Run) -> ShownTable:
-    """An ablation's sequences after so many edits; the paper has none."""
+    """An ablation's sequences by their number of edits; the paper has none."""
     by_record = {
         f"{key.method} after {key.edits}": metrics
         for key, metrics in sequence_metrics(studies_of(run)).items()
@@ -416,7 +416,7 @@ TABLES = {
         of="held_out",
     ),
     "matched": _peak(
-        "Damage at equal strength: scaled updates beside APP and R-ROME",
+        "Damage at equal strength: scaled updates next to APP and R-ROME",
         matched_table,
         of="matched",
     ),

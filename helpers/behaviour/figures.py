@@ -122,7 +122,7 @@ def _success_in_words(tables_by_state: Metrics) -> str:
 
 
 def _but_kn(tables_by_state: Metrics) -> str:
-    """Words for the editor that the ranges leave out, where its edits were asked."""
+    """Words for the editor that the ranges omit, where its edits were asked."""
     return " (KN's apart)" if "KN" in tables_by_state else ""
 
 

@@ -1,4 +1,4 @@
-"""Who says it? Which measure of an edit predicts that the edited model generates the new answer.
+"""Which measure of an edit predicts that the edited model generates the new answer.
 
 An edit is a record edited by a method. A measure predicts naming as well as it ranks the edits whose greedy
 response names o* above those whose response does not: its AUC, the share of such pairs that it ranks so, ties

@@ -89,7 +89,7 @@ def _truth_questions(record: PeakRecord) -> tuple[list[Question], list[AnswerKey
 
 @dataclass(frozen=True)
 class Scorers:
-    """A run's records under every scorer, with ``samples`` responses besides the greedy one."""
+    """A run's records under every scorer, with ``samples`` responses in addition to the greedy one."""
 
     run: PeakRun
     samples: int = 5
@@ -97,7 +97,7 @@ class Scorers:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the answers depend on besides model, record and edit."""
+        """What the answers depend on in addition to model, record and edit."""
         return {
             "wordings": WORDINGS,
             "samples": self.samples,

@@ -168,7 +168,7 @@ def _draw_points(axes: Axes, points: Points) -> None:
 
 
 def _label_editors(axes: Axes, points: Points) -> None:
-    """Names beside the plain editors' marks; those with APP or icd are where the arrows lead."""
+    """Names next to the plain editors' marks; those with APP or icd are where the arrows lead."""
     labelled: list[PointLabel] = []
     others: list[PointLabel] = []
     for key, (effect, damage) in points.items():

@@ -15,7 +15,7 @@ A run under the name ``editors`` adds methods to that of its model and data. One
 rows of its own: objectives were shown half of the answers, and the other half is scored.
 
 The edits of one row have the same hyperparameters and objectives (``method_settings``); corpora, seeds and
-types of weights are not compared. Where a folder's edits have others than the row, its measures are left out.
+types of weights are not compared. Where a folder's edits have others than the row, its measures are omitted.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def held_out_table(run: Run, *, fractions: bool = True) -> ShownTable:
 
 
 def _left_out(run: Run) -> list[str]:
-    """How many records are left out of a kind, since its list has fewer than two names."""
+    """How many records are excluded from a kind, since its list has fewer than two names."""
     (table, *_) = scores_of(run).values()
     first_prompt = table[(table["role"] == "edit") & (table["prompt_index"] == 0)]
     counts = []

@@ -42,7 +42,7 @@ def halves(record: PeakRecord, seed: int) -> dict[str, tuple[str, ...]]:
 
     Names that are alike (``comparable``) are in one half, so that no unshown answer is shown under another
     index. Of an odd number of names either half has one more, by a coin. A list of fewer than two names is
-    ``NOT_SPLIT``: its answers are shown, and the record is left out where its kind is measured. So is o*
+    ``NOT_SPLIT``: its answers are shown, and the record is excluded where its kind is measured. So is o*
     itself where lists that are not strict hold it.
     """
     return {name: _half_of_each(record, name, seed) for name in SPLIT_LISTS}

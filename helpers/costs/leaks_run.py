@@ -87,7 +87,7 @@ class Leaks:
         return questions, pd.DataFrame(pairs, columns=PAIR_KEYS)
 
     def settings(self, editor: Editor) -> dict[str, Any]:
-        """What similarities depend on besides the model and the subjects."""
+        """What similarities depend on in addition to the model and the subjects."""
         layer = edited_layer(editor)
         return {"layer": layer, "corpus": self.moments[layer].corpus}
 

@@ -35,7 +35,7 @@ class DerivedStates:
         run: the records, the model and the store.
         name: of the study, in the store.
         derive: of the records' edits the edits of each state.
-        derived_by: what these depend on besides the edits.
+        derived_by: what these depend on in addition to the edits.
         settings: what ``more`` depends on.
         more: further tables of the records under the edits of all states, or of the unedited model (None),
             each with a column ``state``.

@@ -39,7 +39,7 @@ class Strengths:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What responses depend on besides model, record and edit."""
+        """What responses depend on in addition to model, record and edit."""
         return {
             "wording": WORDINGS["free"],
             "sampling": asdict(self.sampling),

@@ -1,7 +1,7 @@
 """Packaged facts as demonstrations for editing in context, and as prompts that no edit is about.
 
 They are the records of PEAK-mini-CF, each with paraphrases and with prompts of other facts. For an edit those
-are left out that name its subject, its new answer or one of its known answers, in whole words, so that
+are excluded that name its subject, its new answer or one of its known answers, in whole words, so that
 nothing which is asked later can be read in a demonstration.
 """
 
@@ -39,7 +39,7 @@ class DemonstrationRecord:
 
     @property
     def texts(self) -> list[str]:
-        """All that it says."""
+        """Its whole text."""
         other_texts = [f"{prompt} {answer}" for prompt, answer in self.others]
         return [self.statement, *self.paraphrases, *other_texts]
 

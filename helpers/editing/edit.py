@@ -52,7 +52,7 @@ class Edit(ABC):
     """What an editor returns: a change of what a model computes, or of what it is asked."""
 
     kind: ClassVar[str]  # of ``KINDS``
-    # What the editor recorded, in a sequence of its latest request; a ``failure`` says why it gave that up.
+    # What the editor recorded, in a sequence of its latest request; ``failure``: why it gave that up.
     diagnostics: Mapping[str, Any]
 
     @property
@@ -189,8 +189,8 @@ def _made(
 class EditChain(Edit):
     """Edits of several kinds, one after the other.
 
-    Each finds its text for the bare prompt. All texts then stand before the prompt, and gates are decided by
-    what the network makes of the whole: after a text, a codebook may not know the prompt of its key again.
+    Each finds its text for the bare prompt. All texts are then put before the prompt, and gates are decided
+    by what the network makes of the whole: after a text, a codebook may not know the prompt of its key again.
     """
 
     parts: tuple[Edit, ...]

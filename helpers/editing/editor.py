@@ -82,7 +82,7 @@ class Editor(ABC):
         return any(row.information == "all" for row in rows)
 
     def as_trained(self, request: EditRequest) -> EditRequest:
-        """The request as its objective reads it: an editor may leave out training probes."""
+        """The request as its objective reads it: an editor may omit training probes."""
         return request
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Editor(ABC):
 
     @in_own_state
     def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
-        """Where a sequence stands after one more turn, whose ``requests`` are edited together."""
+        """The state of a sequence after one more turn, whose ``requests`` are edited together."""
         return SequenceState(self.edit_on(state.edit, requests))
 
     def edit_of(self, state: SequenceState) -> Edit:

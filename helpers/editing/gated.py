@@ -209,7 +209,7 @@ class GatedEditor(Editor, Generic[Gated]):
         return total
 
     def _begun(self, earlier: Edit) -> Gated:
-        """The edit that a sequence goes on with, or begins with after an empty one."""
+        """The edit that a sequence continues with, or begins with after an empty one."""
         label = method_label(self.name)
         if isinstance(earlier, self.edit_class):
             earlier.check(self.lm)

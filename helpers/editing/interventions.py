@@ -23,7 +23,7 @@ class Intervention:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def other_fields(self) -> dict[str, Any]:
-        """What it consists of besides, by field name."""
+        """What else it consists of, by field name."""
         return {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
 
     def to(self, device: str | torch.device) -> Self:
@@ -39,7 +39,7 @@ class Gate(Intervention, ABC):
 
     It is decided once for each prompt, from what enters the module at the prompt's last token (``reads``),
     or from the mean over the prompt's tokens. So scoring, teacher forcing and generation see one decision,
-    and a prompt's neighbours in a batch have no say.
+    and a prompt's neighbours in a batch have no influence.
     """
 
     reads: ClassVar[Literal["last", "mean"]] = "last"

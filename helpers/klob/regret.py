@@ -265,12 +265,12 @@ def _notes(run: Run) -> list[str]:
         f"a layer chosen on the edits that it is scored on: {by_chance_too:.2f} nats above the oracle",
     ]
     if facts.left_out:
-        notes.append(f"left out, since an edit failed: {facts.left_out}")
+        notes.append(f"excluded, since an edit failed: {facts.left_out}")
     return notes
 
 
 def is_donor(facts: pd.MultiIndex) -> dict[str, NDArray[np.bool_]]:
-    """Whose layers may stand in the place of a fact's own, by null [facts, donors]; never the fact's."""
+    """Whose layers may replace a fact's own, by null [facts, donors]; never the fact's."""
     relations = facts.get_level_values("relation").to_numpy()
     answers = facts.get_level_values("answer").to_numpy()
     is_other = ~np.eye(len(facts), dtype=bool)
@@ -290,7 +290,7 @@ def own_layers_worth(
     Args:
         facts: whose gains are compared.
         indices: of each fact's layer [facts].
-        donors: whose layers stand in the place of a fact's own [facts, donors].
+        donors: whose layers replace a fact's own [facts, donors].
     """
     gain_at_layer_of = facts.mean_gains[:, indices]  # [facts, donors]
     donor_counts = donors.sum(axis=1)

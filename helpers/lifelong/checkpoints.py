@@ -36,7 +36,7 @@ from helpers.thinkedit.metrics import OWN, capped_ratios, chain_index, sums_of, 
 LATEST = 30  # requests whose success right after their turn is reported at a checkpoint
 SAMPLE = 100  # requests that are asked again, evenly by age
 ON_TOP_AT = (0, 1, 100, 1000, 10_000)  # and at a run's last checkpoint
-WORDINGS = 2  # of a request, besides its prompt
+WORDINGS = 2  # of a request, in addition to its prompt
 FREE_TEXT = Sampling(max_new_tokens=20, stop=r"[.\n]", chat=False)
 # Kinds of tables: those that complete a checkpoint and what is edited on top of it, and why none follow.
 STATE = "state"

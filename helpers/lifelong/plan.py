@@ -70,7 +70,7 @@ class LifelongPlan:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> LifelongPlan:
-        """The plan of a notebook's parameters, which may have others besides."""
+        """The plan of a notebook's parameters, which may have others as well."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
     def probes(self) -> Probes:

@@ -104,7 +104,7 @@ class Probes:
     def asked_records(self) -> list[PeakRecord]:
         """Those that are asked, numbered anew, since two sets may use the same numbers.
 
-        Prompts of other facts are left out: ``known`` asks for such.
+        Prompts of other facts are excluded: ``known`` asks for such.
         """
         first_pool, second_pool = self.records
         records = [*first_pool[: self.counts.peak_cf], *second_pool[: self.counts.peak_t]]
@@ -119,7 +119,7 @@ class Probes:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """All that the answers depend on besides model and edits."""
+        """All that the answers depend on in addition to model and edits."""
         pools = [
             [record.to_json() for pool in self.records for record in pool],
             [asdict(graph) for graph in self.graphs],

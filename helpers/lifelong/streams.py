@@ -42,7 +42,7 @@ RECALLED = "recalled-smollm2-135m"
 class StreamRequest:
     """One request of a stream, and other wordings of its prompt.
 
-    ``group`` is what it says of its subject; empty where that is unknown and may be anything.
+    ``group`` is what it states of its subject; empty where that is unknown and may be anything.
     """
 
     case_id: int
@@ -52,7 +52,7 @@ class StreamRequest:
 
     @property
     def about(self) -> tuple[str, str]:
-        """Its subject and what is said of it, of which a stream has one request."""
+        """Its subject and what is stated of it, of which a stream has one request."""
         return comparable(self.request.subject), self.group
 
 
@@ -179,7 +179,7 @@ def recalled_requests() -> list[StreamRequest]:
 def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[StreamRequest]:
     """For each fact a request with an answer of another subject of its group, drawn by ``seed``.
 
-    A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is left out.
+    A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is excluded.
     """
     generator = random.Random(seed)
     comparable_answers: dict[str, dict[str, str]] = defaultdict(

@@ -137,7 +137,7 @@ def answer_probabilities(
     """One record's answers before and after edits, each list by its probability before (PEAK, Figure 1).
 
     ``answers`` is as ``edit_prompt_probabilities`` gives it, ``lists`` those of its lists that are drawn;
-    the title is the fact and the edit. Hollow marks are answers that the filter leaves out
+    the title is the fact and the edit. Hollow marks are answers that the filter omits
     (``keep_answers``): the unedited model does not rank them as it should.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]

@@ -115,7 +115,7 @@ class Cases(Generic[Case]):
     """A resumable run over cases, by the number in the column ``case_id`` of their results.
 
     Chunks of 1, 4, 16, … up to ``chunk`` cases are made together; None: all at once. ``content`` gives,
-    as JSON values, all that a case's rows depend on besides the settings: rows are then stored under a
+    as JSON values, all that a case's rows depend on in addition to the settings: rows are then stored under a
     number made of it, so that correcting one case of a file costs that case alone. ``tell`` gets lines of
     progress.
     """

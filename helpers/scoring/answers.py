@@ -39,7 +39,7 @@ from helpers.models.tokens import (
     tuple_of_texts,
 )
 
-ROW_TOKENS = 192  # questions of one owner share a row up to this many, besides a prefix they share
+ROW_TOKENS = 192  # of a row that questions of one owner share, without their common prefix
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
 

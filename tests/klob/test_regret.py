@@ -101,7 +101,7 @@ def test_a_fact_with_a_failed_edit_is_left_out() -> None:
     assert facts.gains == pytest.approx(GAINS[:, [0, 2]])
     assert facts.left_out == 1
     shown = rule_regret_text(run_of(edits, {"fisher": [5, 2, 5]}))
-    assert "left out, since an edit failed: 1" in shown.note
+    assert "excluded, since an edit failed: 1" in shown.note
 
 
 def test_nulls_put_other_facts_layers_in_the_place_of_the_facts_own() -> None:
