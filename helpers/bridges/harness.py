@@ -192,8 +192,8 @@ class EditedModel(TemplateLM):
         unknown = set(options) - (set() if temperature else SAMPLING_FILTERS)
         if unknown:
             raise UserError(
-                f"generation under an edit has no setting {', '.join(sorted(unknown))}: leave it out"
-                " of the task's generation_kwargs"
+                f"generation under an edit has no setting {', '.join(sorted(unknown))}: remove it"
+                " from the task's generation_kwargs"
             )
         sampling = Sampling(
             temperature=temperature,

@@ -318,7 +318,7 @@ def _generic_values(section: str, model_size: ModelSize) -> dict[str, Any]:
     sections = _generic_sections()
     if section not in sections:
         raise EditorError(
-            f"{section} has no generic preset: leave it out, or give the model a section"
+            f"{section} has no generic preset: omit it, or give the model a section"
             f" {section} in params/models and run python -m tools.train_mend"
         )
     values = dict(sections[section])

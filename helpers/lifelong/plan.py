@@ -188,7 +188,7 @@ class LifelongParams(NotebookParams):
         for method in self.methods:
             editor, suffix = split_method(method)
             if suffix == "icd" or editor.name == "ike":
-                raise UserError(f"{method}: it is of single edits; leave it out of a sequence")
+                raise UserError(f"{method}: it is of single edits; omit it from a sequence")
 
     def _check_turns(self) -> None:
         """Refuse turns that end at no checkpoint."""
