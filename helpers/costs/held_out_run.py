@@ -116,7 +116,10 @@ class HeldOutAnswers:
         return foreign_records
 
     def run_of(self, given: str) -> PeakRun:
-        """The run of the records that can be edited so: all, but those without a foreign record."""
+        """The run of the records that can be edited with these answers given.
+
+        All can, but with ``FOREIGN`` those without a foreign record; a ``UserError`` where none is left.
+        """
         if given != FOREIGN:
             return self.run
         records = tuple(r for r in self.run.data.records if r.case_id in self.foreign)

@@ -86,7 +86,7 @@ class DerivedStates:
         *,
         from_store_only: bool = False,
     ) -> pd.DataFrame:
-        """A kind's rows of one state, without edits that were given up, on the way to this state as well."""
+        """The rows of a kind in one state, of the records whose edit to this state was not given up."""
         evaluation = self.evaluation(editor)
         rows = evaluation.usable(kind, from_store_only=from_store_only)
         if rows.empty:

@@ -30,7 +30,11 @@ Memo = dict[tuple[str, Hashable], Any]
 
 
 class Editor(ABC):
-    """Turns requests into edits; never writes the model's weights."""
+    """A method with its model and hyperparameters, which turns requests into edits.
+
+    It never writes the model's weights. A subclass defines ``edit``; sequences, joint edits and edits on top
+    of others follow from it, and are overridden where the method has its own.
+    """
 
     name: str  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other edits
@@ -87,7 +91,13 @@ class Editor(ABC):
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> Sequence[Edit]:
-        """One edit per request, each of the unedited model; one that failed changes nothing."""
+        """One edit per request, each of the unedited model.
+
+        An edit that was given up changes nothing, and its ``diagnostics`` have the ``failure``.
+
+        Raises:
+            RequestError: a request that cannot be tokenised, or is too long for the context.
+        """
 
     @in_own_state
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Edit:

@@ -53,12 +53,12 @@ class Gate(Intervention, ABC):
 
     @classmethod
     def query(cls, entering: Tensor) -> Tensor:
-        """What it is asked with [in], fp32, where these vectors [tokens, in] enter at a prompt's tokens."""
+        """The vector [in], fp32, that recognises a prompt, from what enters at its tokens [tokens, in]."""
         return entering.float().mean(0) if cls.reads == "mean" else entering[-1].float()
 
     @abstractmethod
     def decide(self, queries: Tensor) -> Tensor:
-        """The entry for each of the queries [n, in], numbered from 0; -1: the prompt is none of its own."""
+        """The entry that recognises each query [n, in], numbered from 0; -1: none does."""
 
     def nearness(self, queries: Tensor) -> Tensor:
         """How near each query [n, in] is to the nearest entry, higher where it is nearer; in its own unit."""

@@ -15,8 +15,9 @@ from helpers.paths import digest_of
 
 @dataclass(frozen=True)
 class Topic:
-    """What a record's edit is about: the edit's relation and subject, and all ``names`` that the record's
-    questions are about.
+    """What a record's edit is about: the relation and subject.
+
+    ``names`` are all that the record's questions are about.
     """
 
     record: str

@@ -49,7 +49,10 @@ PEAK_MEASURES = {"ES": "ES", "AFF": "AFF_hard", "ANF": "ANF_hard"}
 
 @dataclass(frozen=True)
 class LifelongRun:
-    """A track, the probes, and the numbers of edits at which both are asked; 0 is always one of them."""
+    """One method along one stream, and what is asked of it after several numbers of edits.
+
+    At each of the ``checkpoints``, and before the first edit, the stream's requests and the probes are asked.
+    """
 
     track: Track
     probed: ProbedModel
@@ -82,11 +85,11 @@ class LifelongRun:
 
     @property
     def counts_on_top(self) -> set[int]:
-        """Those of ``counts`` upon which probes are edited."""
+        """The numbers of edits on top of which further edits, of the probes, are made."""
         return set(self.counts) & {*ON_TOP_AT, max(self.counts)}
 
     def finished(self) -> set[int]:
-        """Those of ``counts`` of which everything is stored."""
+        """The numbers of edits at which everything is asked and stored."""
         lacking = self.counts_on_top - self.results.done(ON_TOP)
         return set(self.counts) & self.results.done(STATE) - lacking
 

@@ -79,7 +79,7 @@ class ProbeCounts:
 
 @dataclass(frozen=True)
 class Probes:
-    """The pools, and how many of each are asked.
+    """What is asked at every checkpoint: pools of records, graphs and facts, and how many of each.
 
     Args:
         records: pools of PEAK records, one for each of two data sets.
@@ -95,14 +95,14 @@ class Probes:
 
     @property
     def subjects(self) -> set[str]:
-        """Those of all pools: of records, of all facts on chains, of all candidates."""
+        """The subjects of all pools: of records, of all facts on chains, of all candidates."""
         subjects = {record.subject for pool in self.records for record in pool}
         subjects |= {fact.subject for graph in self.graphs for fact in graph.facts}
         return subjects | {fact.subject for fact in self.candidates}
 
     @property
     def asked_records(self) -> list[PeakRecord]:
-        """Those that are asked, numbered anew, since two sets may use the same numbers.
+        """The records that are asked, numbered anew, since two sets may use the same numbers.
 
         Prompts of other facts are excluded: ``known`` asks for such.
         """
@@ -114,7 +114,7 @@ class Probes:
 
     @property
     def asked_graphs(self) -> tuple[EditedGraph, ...]:
-        """Those that are asked."""
+        """The graphs that are asked."""
         return self.graphs[: self.counts.chains]
 
     @cached_property

@@ -76,11 +76,11 @@ class Stream:
 
     @property
     def digest(self) -> str:
-        """Of all requests in their order."""
+        """Digest of all requests in their order."""
         return settings_key({"requests": [asdict(request) for request in self.requests]})
 
     def first(self, count: int) -> Stream:
-        """Its beginning; a UserError where the stream is shorter."""
+        """The stream of the first ``count`` requests; a ``UserError`` where there are fewer."""
         if count > len(self.requests):
             raise UserError(
                 f"the stream {self.name} has {len(self.requests)} requests, a checkpoint is at {count}:"

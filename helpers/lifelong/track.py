@@ -79,7 +79,7 @@ class Track:
         return results
 
     def states(self, checkpoints: Sequence[int]) -> Iterator[tuple[int, Edit, SequenceState]]:
-        """At each number of edits of ``checkpoints`` all edits as one, and the sequence's state."""
+        """Edit along the stream and yield, at each checkpoint, the count, all edits as one, and the state."""
         counts = sorted(set(checkpoints))
         if not counts:
             return
