@@ -99,7 +99,7 @@ def editor_of(method: str, lm: LanguageModel, options: Mapping[str, Any]) -> Edi
     try:
         editor = build_editor(method, lm, **options)
     except (NetworkError, EditorError) as error:
-        typer.echo(f"{method} is left out: {error}", err=True)
+        typer.echo(f"{method} is skipped: {error}", err=True)
         return None
     random = lm.name.startswith(SHAPE_PREFIX)
     return shape_threshold(editor) if random and isinstance(editor, AlphaEdit) else editor
@@ -108,7 +108,7 @@ def editor_of(method: str, lm: LanguageModel, options: Mapping[str, Any]) -> Edi
 def shape_threshold(editor: AlphaEdit) -> AlphaEdit:
     """The editor with a median second moment as its null space's threshold.
 
-    A threshold of a trained model says nothing about random weights, none of whose directions may
+    A threshold of a trained model does not apply to random weights, none of whose directions may
     be below it. With the largest median of its layers at least half of each layer's are.
     """
     found = []

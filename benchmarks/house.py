@@ -88,7 +88,7 @@ def _names(path: Path) -> set[str]:
 
 @contextmanager
 def modules_run() -> Iterator[set[str]]:
-    """Modules of the package whose functions run inside; what imports run is left out."""
+    """Modules of the package whose functions run inside; what imports run is omitted."""
     found: set[str] = set()
     importing = 0
 

@@ -38,7 +38,7 @@ def main(
         try:
             report.measure(name, name, (call, len(queries)))
         except (ValueError, RuntimeError, MemoryError) as error:
-            typer.echo(f"{name} is left out: {error}", err=True)
+            typer.echo(f"{name} is skipped: {error}", err=True)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def median_cost(call: Call, device: torch.device | str = "cpu") -> Cost:
 
 
 def cost_of(call: Call, device: torch.device | str = "cpu") -> Cost:
-    """``median_cost`` on a GPU. On a CPU one run: busy seconds hardly vary, and runs are long."""
+    """``median_cost`` on a GPU. On a CPU one run: busy seconds rarely vary, and runs are long."""
     on_gpu = torch.device(device).type == "cuda"
     return median_cost(call, device) if on_gpu else measured(call, device)[0]
 

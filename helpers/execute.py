@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import papermill
 import yaml
@@ -30,7 +29,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
 from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
-from helpers.processes import PROGRESS_PREFIX, each_alone, shared_cores, tell_nothing
+from helpers.processes import PROGRESS_PREFIX, each_alone, environment, shared_cores, tell_nothing
 from helpers.records import read_text
 
 # Tags of cells.
@@ -206,7 +205,7 @@ def _run_cells(planned: PlannedRun, tell: Callable[[str], None]) -> RunOutcome:
     clock_at_start = time.perf_counter()
     error = ""
     try:
-        with _kernel_of_this_python() as kernel, patch.dict(os.environ, variables | kernel):
+        with _kernel_of_this_python() as kernel, environment(variables | kernel):
             papermill.execute_notebook(
                 str(planned.output),  # the cells of this run, executed in their place
                 str(planned.output),

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -85,32 +86,52 @@ def _start_worker(variables: Environment, function: Callable[[Item], None], item
     function(item)
 
 
+def tell_nothing(_line: str) -> None:
+    """Drop a line of progress."""
+
+
+def tell_run(line: str) -> None:
+    """Print a line of progress on stderr where ``helpers run`` listens to it; elsewhere drop it."""
+    if "HELPERS_TELL" in os.environ:
+        print(PROGRESS_PREFIX + line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def environment(variables: Environment) -> Iterator[None]:
+    """Set environment variables, which the processes started in the block inherit; then put them back."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
 @dataclass
 class Progress:
-    """Reports work of ``total`` pieces on stderr where ``helpers run`` listens, at most every ten seconds."""
+    """Tells how far work of ``total`` pieces is, at most every ten seconds; ``tell`` gets the line."""
 
     total: int
     unit: str = "records"
+    tell: Callable[[str], None] = tell_run
     started_at: float = field(default_factory=time.monotonic)
     reported_at: float = field(default_factory=time.monotonic)
 
     def at(self, done: int) -> None:
         """The number that is done."""
         time_now = time.monotonic()
-        is_due = time_now - self.reported_at >= _EVERY and 0 < done < self.total
-        if is_due and "HELPERS_TELL" in os.environ:
+        if time_now - self.reported_at >= _EVERY and 0 < done < self.total:
             self.reported_at = time_now
             seconds_each = (time_now - self.started_at) / done
             time_left_in_words = span_in_words(seconds_each * (self.total - done))
             rate_in_words = f"{60 / seconds_each:.1f} a minute"
-            progress_line = (
+            self.tell(
                 f"{done} of {self.total} {self.unit}, {rate_in_words}, {time_left_in_words} left"
             )
-            print(PROGRESS_PREFIX + progress_line, file=sys.stderr, flush=True)
-
-
-def tell_nothing(_line: str) -> None:
-    """Drop a line of progress."""
 
 
 def span_in_words(seconds: float) -> str:

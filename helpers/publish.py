@@ -28,12 +28,12 @@ PUBLISHED = {
 }
 # Parameters of a notebook that name methods for an archive of their own.
 OF_A_PARAMETER = {
-    "placebo": ("placebo", "peak.placebo"),
+    "placebo": ("placebo", "peak.placebo_run"),
     "scorers": ("scorers", "behaviour.publish"),
-    "held_out": ("held_out", "costs.held_out_answers"),
-    "scaled": ("matched", "costs.strength"),
-    "leaks": ("leaks", "costs.leaks"),
-    "undone": ("undone", "costs.undo"),
+    "held_out": ("held_out", "costs.held_out_run"),
+    "scaled": ("matched", "costs.strength_run"),
+    "leaks": ("leaks", "costs.leaks_run"),
+    "undone": ("undone", "costs.undo_run"),
     "located_edits": ("regret", "klob.ceiling"),
 }
 
@@ -45,7 +45,7 @@ def publish(
 
     Args:
         file: of a notebook that ``PUBLISHED`` lists, or of 09, whose runs are theirs (``run_behind``).
-        name: labels the run besides its model and data; a run on data of one's own needs one, and notebook
+        name: is added to the run's model and data; a run on data of your own needs one, and notebook
             09's have one by default.
         from_store_only: write what is computed already, and make no edit.
         data: the folder of all archives.

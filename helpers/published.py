@@ -14,6 +14,8 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.behaviour.agreement import app_price_table, by_state, scorer_table
+from helpers.behaviour.doses import dose_table, doses_of
+from helpers.behaviour.exam import ability_table
 from helpers.comparison.measures import Rows, stored_rows
 from helpers.comparison.tables import comparison_table, comparison_values
 from helpers.costs.held_out_answers import held_out_table, unshown_note
@@ -65,7 +67,7 @@ from helpers.results.text import in_points
 from helpers.thinkedit import tables as thinkedit
 
 SEQUENTIAL = "sequential"  # ThinkEdit's mode in the paper's tables
-# Columns that say what a row is of; the others are measures.
+# Columns that state what a row is of; the others are measures.
 _KEYS = (
     "method",
     "source",
@@ -211,7 +213,7 @@ def _every_editor(*runs: Run, table_of: Callable[[Rows], AnyTable]) -> AnyTable:
     return table_of({key: row for key, row in stored_rows().items() if key.model in models})
 
 
-def _objectives(run: Run) -> ShownTable:
+def _app_without_an_objective(run: Run) -> ShownTable:
     """APP of each editor without one of its objectives, on the records that all have."""
     metrics = variant_metrics(studies_of(run).scores)
     tables: dict[str, pd.DataFrame] = {}
@@ -222,19 +224,15 @@ def _objectives(run: Run) -> ShownTable:
 
 
 def _dose_slopes(run: Run) -> pd.DataFrame:
-    from helpers.behaviour.doses import dose_table, doses_of  # loads torch
-
     slopes = dose_table(doses_of(run)).reset_index()
     return slopes.assign(method=slopes["method"].map(method_label))
 
 
 def _abilities(run: Run) -> ShownTable:
-    from helpers.behaviour.exam import ability_table  # loads torch
-
     return with_note(ability_table(run), *training_notes(run))
 
 
-def _locality(run: Run) -> ShownTable:
+def _gains_at_located_layers(run: Run) -> ShownTable:
     """Whether located mass follows the gain of edits of the same fact more than that of others."""
     gains = edit_gains(run.joined("edits"))
     mass = layer_mass(run.joined("layers"), gains.index)
@@ -257,7 +255,7 @@ def _all_answers_as_targets(run: Run) -> ShownTable:
 
 
 def _sequences_by_length(run: Run) -> ShownTable:
-    """An ablation's sequences after so many edits; the paper has none."""
+    """An ablation's sequences by their number of edits; the paper has none."""
     by_record = {
         f"{key.method} after {key.edits}": metrics
         for key, metrics in sequence_metrics(studies_of(run)).items()
@@ -383,7 +381,7 @@ TABLES = {
     ),
     "objectives": _ablation(
         "What APP loses without one of its objectives (PEAK, Figure 3)",
-        _objectives,
+        _app_without_an_objective,
         caption=caption_of,
     ),
     "doses": _ablation(
@@ -418,7 +416,7 @@ TABLES = {
         of="held_out",
     ),
     "matched": _peak(
-        "Damage at equal strength: scaled updates beside APP and R-ROME",
+        "Damage at equal strength: scaled updates next to APP and R-ROME",
         matched_table,
         of="matched",
     ),
@@ -442,7 +440,7 @@ TABLES = {
     ),
     "klob_locality": _klob(
         "Located mass and the gain of edits, layer by layer: the same fact's against other facts'",
-        _locality,
+        _gains_at_located_layers,
         needs=("edits", "layers"),
     ),
     "klob_nulls": _klob(

@@ -118,7 +118,7 @@ def read_all(
 ) -> list[Record]:
     """What ``read``, such as a pydantic model's ``model_validate``, makes of each item.
 
-    Items come with their sources, such as "mine.json, case_id 3". A UserError has the source, fields and
+    Items come with their sources, such as "facts.json, case_id 3". A UserError has the source, fields and
     problem of the first ``shown`` that cannot be used, in one line.
     """
     records = []

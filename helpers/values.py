@@ -166,7 +166,7 @@ class BenchmarkParams(TableParams):
         no_values: dict[str, Any] = {"keep": None, "placebo": [], "shown_half": False}
         for name, no_value in no_values.items():
             if self.values[name] != no_value:
-                raise UserError(f"{name}: leave it out, dataset {self.values['dataset']} has none")
+                raise UserError(f"{name}: omit it, dataset {self.values['dataset']} has none")
 
     def _check_cases(self) -> None:
         require_local(self.values["dataset"])

@@ -6,6 +6,7 @@ in sentences: ``tests/test_prose_numbers.py``; the boxes: ``tests/test_headlines
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import nbformat
@@ -38,7 +39,12 @@ from helpers.klob.metrics import (
     locality_table,
     profile_twins,
 )
-from helpers.klob.regret import better_locators, rule_regret_text, rule_regrets
+from helpers.klob.regret import (
+    better_locators,
+    regret_nulls_text,
+    rule_regret_text,
+    rule_regrets,
+)
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
@@ -363,12 +369,15 @@ def test_regret_of_notebook_05():
     assert "(smallest p 0.12 before the correction)" in text
     assert round(min(regret.contrast.p_value for regret in better), 2) == 0.12
     to_win = fixed.estimate.mean
-    clear = [regret for regret in better if detectable(regret.against_fixed) < to_win]
-    assert (
-        "For five of the six a difference of 0.66 could have been detected (from 0.42 on)" in text
-    )
-    assert len(clear) == 5
-    assert round(min(detectable(regret.against_fixed) for regret in better), 2) == 0.42
+    least = {(r.rule, r.tokens): detectable(r.against_fixed, tests=len(locators)) for r in better}
+    assert [key for key in least if least[key] < to_win] == [("causal-tracing", "subject")]
+    assert "for one of the six, causal tracing (from 0.60 on)" in text
+    assert "for the other five, differences from 0.74 to 1.01 could" in text
+    assert [round(number, 2) for number in sorted(least.values())[:2]] == [0.6, 0.74]
+    assert round(max(least.values()), 2) == 1.01
+    assert "differences from 0.20 to 1.55 nats, by test, could" in text
+    nulls = re.findall(r"could detect ([\d.]+)–([\d.]+)", regret_nulls_text(run).note)
+    assert (min(low for low, _ in nulls), max(high for _, high in nulls)) == ("0.20", "1.55")
     assert "Layer 2 for all 64 facts loses 0.28" in text
     assert "layer 2, chosen on all facts and used for all: 0.28" in rule_regret_text(run).note
     assert better_locators(regrets) == []

@@ -58,12 +58,12 @@ def test_a_notebook_begins_with_its_result(headlines, number):
 
 
 def lifelong_run(last_edits: dict[str, int], share_now: float = 1.0) -> Run:
-    """A run whose methods have their checkpoints at 10, 100 and 1000 up to these edits."""
+    """A run whose methods have their checkpoints at 10, 100, 500 and 1000 up to these edits."""
     tables = {}
     for method, last in last_edits.items():
         rows = [
             (edits, measure, item, share)
-            for edits in (10, 100, 1000)
+            for edits in (10, 100, 500, 1000)
             if edits <= last
             for measure, share in (
                 ("at once", 1.0),
@@ -99,6 +99,22 @@ def test_the_box_of_notebook_10_is_of_what_half_of_the_methods_have():
     assert all(value.startswith("100.0") for _, value in headline.numbers)
     assert headline.figure == "10_survival_tiny_recalled"
     assert headline.box().startswith("> **The result in twenty seconds. After up to 100 edits")
+
+
+def test_a_method_that_continues_is_not_left_behind_for_one_that_was_stopped():
+    """MEND has more edits than GRACE, which outgrew the context at 100."""
+    run = lifelong_run({"memit": 1000, "mend": 500, "grace": 100})
+    name = "measures: grace, turns of 1, order 0"
+    outgrown = pd.DataFrame({"case_id": [100], "measure": "outgrew", "item": 0, "value": 1000.0})
+    run.tables[name] = pd.concat([run.tables[name], outgrown.assign(unit=0)], ignore_index=True)
+    (headline,) = lifelong.headlines([run])
+    assert headline.finding.startswith("After up to 500 edits 3 of 3 methods (MEMIT, MEND, GRACE)")
+
+
+def test_methods_that_are_behind_are_named():
+    run = lifelong_run({"memit": 1000, "mend": 100, "grace": 100, "rome": 10})
+    (headline,) = lifelong.headlines([run])
+    assert headline.scope.endswith("larger models; ROME (10 edits so far).")
 
 
 def test_a_sentence_that_the_tables_do_not_support_is_refused():

@@ -141,6 +141,7 @@ def test_the_package_needs_no_tool():
 LIGHT = {
     "no pandas either": ("helpers", "helpers.cli", "helpers.paths", "helpers.results.figure"),
     "no model": (
+        "helpers.published",
         *(f"helpers.peak.{name}" for name in ("metrics", "tables", "figures")),
         *(f"helpers.klob.{name}" for name in ("metrics", "tables", "figures")),
         *(f"helpers.thinkedit.{name}" for name in ("metrics", "figures")),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -15,6 +17,7 @@ import pytest
 from helpers import UserError, params
 from helpers.execute import run_files
 from helpers.paths import FIGURES, NOTEBOOKS
+from helpers.processes import environment
 
 CELL = 'act: str = "print"  # what the notebook does'
 BODY = """import os, pathlib, time
@@ -40,6 +43,17 @@ if act == "interpreter":
     import sys
     print(act, sys.executable)
 print(act, os.environ.get("OMP_NUM_THREADS"))"""
+
+
+def test_environment_variables_are_put_back(monkeypatch):
+    monkeypatch.setenv("HELPERS_TRY_SET", "before")
+    monkeypatch.delenv("HELPERS_TRY_UNSET", raising=False)
+    variables = {"HELPERS_TRY_SET": "in", "HELPERS_TRY_UNSET": "in"}
+    with suppress(KeyError), environment(variables):
+        assert os.environ["HELPERS_TRY_SET"] == os.environ["HELPERS_TRY_UNSET"] == "in"
+        raise KeyError
+    assert os.environ["HELPERS_TRY_SET"] == "before"
+    assert "HELPERS_TRY_UNSET" not in os.environ
 
 
 @pytest.fixture

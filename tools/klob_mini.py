@@ -46,7 +46,7 @@ _AT_ONCE = 32  # questions of a relation that share one packed row
 
 
 def mini_triples(*, cities: int = 400) -> list[Triple]:
-    """Sorted triples to choose from, with at most so many facts "city lies in country"."""
+    """Sorted triples to choose from, with at most ``cities`` facts "city lies in country"."""
     places = [fact for fact in packaged_triples() if fact.relation in COUNTRY_RELATIONS]
     current = [f for f in (*places, *read_facts(COMPILED)) if f.end is None]
     triples = single_valued((f.subject, f.relation, f.object) for f in current)
@@ -71,7 +71,7 @@ def recalled(
     lm: LanguageModel, triples: Sequence[Triple], *, demonstrations: int = 8
 ) -> list[Triple]:
     """Facts whose first wording the model completes after solved ones of the relation (Section 3.3): greedy
-    decoding gives exactly the answer's tokens. Relations with too few facts are left out.
+    decoding gives exactly the answer's tokens. Relations with too few facts are excluded.
     """
     templates = load_templates()
     head = lm.network.get_output_embeddings()
@@ -115,7 +115,7 @@ def relevance_example(chain: Chain, templates: Mapping[str, RelationTemplates]) 
     (subject, first, bridge), (_, second, answer) = chain
     fact, hop = templates[first], templates[second]
     sentence = hop.clozes(fact.description.replace("[X]", subject))[0]
-    sentence = sentence[0].upper() + sentence[1:]  # a description may stand first
+    sentence = sentence[0].upper() + sentence[1:]  # a description may come first
     labels = (subject, fact.label, bridge)
     return RelevanceExample(labels, (*labels, hop.label, answer), fact.clozes(subject), sentence)
 

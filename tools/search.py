@@ -4,7 +4,7 @@ Every combination of a small grid edits the same records, which are in no report
 ones of the official file, whereas runs take the first ones. One objective judges an editor alone and
 with APP (``objective``): the harmonic mean of ES, GS, LS, 100 - AFF and 100 - ANF (hard), so that
 neither is searched on what the other is judged by. Most presets are older than this objective: each one's
-``source`` says what was chosen, and where the objective would choose otherwise.
+``source`` states what was chosen, and where the objective would choose otherwise.
 
     python -m tools.search smollm2-135m rome layers='[[3],[5],[7]]'
     python -m tools.search smollm2-135m rome+app app='[{"alpha":0.2,"beta":0.2,"gamma":0.1}]'

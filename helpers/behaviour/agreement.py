@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from helpers.behaviour.scorers import UNEDITED, named_table
 from helpers.editing.editors import distinct, method_label
 from helpers.peak.findings import HARD_FACTORS
 from helpers.peak.metrics import METRICS, metrics_table
 from helpers.peak.tables import Metrics
-from helpers.results.archive import Run
+from helpers.results.archive import NAMED_BY, Run, TableKey
 from helpers.results.notes import ShownTable, with_power, with_relations
 from helpers.results.statistics import (
     LEVEL,
@@ -45,6 +44,7 @@ from helpers.results.statistics import (
 from helpers.results.text import in_points, with_interval
 from helpers.samples.design import POWER
 
+UNEDITED = "unedited"
 ASKED = {  # scorers that read probabilities, and their titles
     "ES": "probability:\nabove the list",
     "GS": "the same,\nparaphrases",
@@ -92,6 +92,14 @@ LIST_TITLES = {
     "new_hard_holm": "Holm ",
     "target": "o* named",
 }
+
+
+def named_table(state: str, *, second_draw: bool = False) -> str:
+    """Name of the published table of the known answers that a state's responses name.
+
+    Of the unedited state there are two: of its own responses, and of a ``second_draw``.
+    """
+    return str(TableKey(NAMED_BY, state, "again" if second_draw else ""))
 
 
 def successes(scores: pd.DataFrame, answers_named: pd.DataFrame) -> pd.DataFrame:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from helpers.behaviour.doses import dose_parts
-from helpers.behaviour.exam import exam_parts
+from helpers.behaviour.doses_run import dose_parts
+from helpers.behaviour.exam_run import exam_parts
 from helpers.behaviour.studies import CHUNK, editors_of_variants, variant_parts
 from helpers.editing.editors import Variant
 from helpers.peak.publish import peak_run, publication_of

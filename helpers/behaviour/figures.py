@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from helpers.behaviour.agreement import (
     GENERATED,
     SCORERS,
+    UNEDITED,
     app_cost_by_scorer,
     by_state,
     kind_of_scorer,
@@ -24,7 +25,6 @@ from helpers.behaviour.prediction import (
     estimate_of,
     prediction_of,
 )
-from helpers.behaviour.scorers import UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
 from helpers.peak.tables import Metrics, caption_of
@@ -122,7 +122,7 @@ def _success_in_words(tables_by_state: Metrics) -> str:
 
 
 def _but_kn(tables_by_state: Metrics) -> str:
-    """Words for the editor that the ranges leave out, where its edits were asked."""
+    """Words for the editor that the ranges omit, where its edits were asked."""
     return " (KN's apart)" if "KN" in tables_by_state else ""
 
 

@@ -1,4 +1,4 @@
-"""Who says it? Which measure of an edit predicts that the edited model generates the new answer.
+"""Which measure of an edit predicts that the edited model generates the new answer.
 
 An edit is a record edited by a method. A measure predicts naming as well as it ranks the edits whose greedy
 response names o* above those whose response does not: its AUC, the share of such pairs that it ranks so, ties
@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from helpers.behaviour.agreement import PROBABILITY
-from helpers.behaviour.scorers import UNEDITED
+from helpers.behaviour.agreement import PROBABILITY, UNEDITED
 from helpers.editing.editors import distinct
 from helpers.peak.tables import Metrics
 from helpers.results.notes import ShownTable, with_power, with_relations
@@ -71,7 +70,7 @@ def prediction_of(tables_by_state: Metrics) -> Prediction:
     KN is omitted, because an editor that edits almost nothing makes every measure look good.
     """
     methods = distinct(state for state in tables_by_state if state not in (UNEDITED, "KN"))
-    records = _records_of(tables_by_state[method] for method in methods)
+    records = _records_of_any(tables_by_state[method] for method in methods)
     weights = unit_draws(pd.Series(1.0, records))  # [1 + draws, records]
     edits_of_methods = [_edits_of(tables_by_state[method], records) for method in methods]
     within = {}
@@ -157,7 +156,7 @@ def predictor_table(tables_by_state: Metrics) -> ShownTable:
     return with_relations(shown, [next(iter(tables_by_state.values()))[NAMED_IN]])
 
 
-def _records_of(tables: Iterable[pd.DataFrame]) -> pd.Index:
+def _records_of_any(tables: Iterable[pd.DataFrame]) -> pd.Index:
     records = None
     for table in tables:
         records = table.index if records is None else records.union(table.index)

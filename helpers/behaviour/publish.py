@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from helpers.behaviour.scorers import SAMPLED, UNEDITED, Scorers, named_table
+from helpers.behaviour.agreement import UNEDITED, named_table
+from helpers.behaviour.scorers import SAMPLED, Scorers
 from helpers.peak.publish import editors_of, peak_run, publication_of
 from helpers.results.benchmark import part_of_cases
 from helpers.results.publish import Publication

@@ -26,14 +26,12 @@ from helpers.models.tokens import chat_prompt
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, questions, score_records
-from helpers.results.archive import NAMED_BY, TableKey
 from helpers.results.evaluation import CaseEdits, Evaluation, Mode, Tables, with_owners
 from helpers.scoring.answers import Question
 from helpers.scoring.naming import fold, mentions, starts, unaccented
 from helpers.scoring.responses import Sampling, sample_responses, uses_chat
 
 VERSION = 3  # raise it when what counts as naming an answer changes
-UNEDITED = "unedited"
 NAMED = ["case_id", "form", "sample", "list", "answer_index"]
 NOTHING = ("none", -1)  # list and answer_index of a response that names no known answer
 RESPONSE_FORMS = ("free", "asked", "chat")
@@ -50,14 +48,6 @@ WORDINGS = {
 SENTENCE = r"\n|(?<!\b\w)(?<!\b[SM]t)(?<!\b[MDJS]r)(?<!\bNo)[.!?](?=\s)"
 SAMPLED = Sampling(temperature=0.7, max_new_tokens=50, stop=SENTENCE, chat=False)
 AnswerKey = tuple[int, str, int, str, int]  # the values of ``KEYS`` for one answer
-
-
-def named_table(state: str, *, second_draw: bool = False) -> str:
-    """Name of the published table of the known answers that a state's responses name.
-
-    Of the unedited state there are two: of its own responses, and of a ``second_draw``.
-    """
-    return str(TableKey(NAMED_BY, state, "again" if second_draw else ""))
 
 
 def scorer_questions(record: PeakRecord) -> tuple[list[Question], pd.DataFrame]:
@@ -99,7 +89,7 @@ def _truth_questions(record: PeakRecord) -> tuple[list[Question], list[AnswerKey
 
 @dataclass(frozen=True)
 class Scorers:
-    """A run's records under every scorer, with ``samples`` responses besides the greedy one."""
+    """A run's records under every scorer, with ``samples`` responses in addition to the greedy one."""
 
     run: PeakRun
     samples: int = 5
@@ -107,7 +97,7 @@ class Scorers:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the answers depend on besides model, record and edit."""
+        """What the answers depend on in addition to model, record and edit."""
         return {
             "wordings": WORDINGS,
             "samples": self.samples,

@@ -112,7 +112,7 @@ class EditedModel(TemplateLM):
         return [len(self.edits) - 1] * count
 
     def _room(self, contexts: Sequence[Ids]) -> dict[Ids, int]:
-        """For each context how many tokens the model takes besides what the edit puts before it."""
+        """For each context how many tokens the model takes in addition to what the edit puts before it."""
         distinct = list(dict.fromkeys(contexts))
         prefixed = with_prefixes(self.lm, distinct, self.edits, self._owners(len(distinct)))
         return {
@@ -192,8 +192,8 @@ class EditedModel(TemplateLM):
         unknown = set(options) - (set() if temperature else SAMPLING_FILTERS)
         if unknown:
             raise UserError(
-                f"generation under an edit has no setting {', '.join(sorted(unknown))}: leave it out"
-                " of the task's generation_kwargs"
+                f"generation under an edit has no setting {', '.join(sorted(unknown))}: remove it"
+                " from the task's generation_kwargs"
             )
         sampling = Sampling(
             temperature=temperature,

@@ -148,8 +148,8 @@ def _draw_points(axes: Axes, points: Points) -> None:
         axes.errorbar(
             effect.mean,
             damage.mean,
-            xerr=_distances(effect),
-            yerr=_distances(damage),
+            xerr=_whisker_lengths(effect),
+            yerr=_whisker_lengths(damage),
             elinewidth=0.5,
             **line,
         )
@@ -170,7 +170,7 @@ def _draw_points(axes: Axes, points: Points) -> None:
 
 
 def _label_editors(axes: Axes, points: Points) -> None:
-    """Names beside the plain editors' marks; those with APP or icd are where the arrows lead."""
+    """Names next to the plain editors' marks; those with APP or icd are where the arrows lead."""
     labelled: list[PointLabel] = []
     others: list[PointLabel] = []
     for key, (effect, damage) in points.items():
@@ -181,7 +181,7 @@ def _label_editors(axes: Axes, points: Points) -> None:
     label_points(axes, labelled, others)
 
 
-def _distances(estimate: Estimate) -> np.ndarray:
+def _whisker_lengths(estimate: Estimate) -> np.ndarray:
     """From the mean to the ends of its interval [2, 1]; 0 where there is none."""
     ends = [[estimate.mean - estimate.low], [estimate.high - estimate.mean]]
     return np.nan_to_num(np.clip(ends, 0, None))

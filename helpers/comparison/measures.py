@@ -14,8 +14,8 @@ folder               measures                    cases
 A run under the name ``editors`` adds methods to that of its model and data. One under the name ``shown`` has
 rows of its own: objectives were shown half of the answers, and the other half is scored.
 
-The edits of one row have the same hyperparameters and objectives (``settings_of``); corpora, seeds and types
-of weights are not compared. Where a folder's edits have others than the row, its measures are left out.
+The edits of one row have the same hyperparameters and objectives (``method_settings``); corpora, seeds and
+types of weights are not compared. Where a folder's edits have others than the row, its measures are omitted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from helpers.behaviour.agreement import naming_shares
-from helpers.behaviour.scorers import named_table
+from helpers.behaviour.agreement import named_table, naming_shares
+from helpers.behaviour.exam import (
+    ABILITY,
+    ALONE,
+    EXAM_TEXTS,
+    mean_scores,
+    perplexity_ratio,
+    right_answer_change,
+)
 from helpers.editing.editors import EDITORS, method_named, split_method
 from helpers.peak.metrics import metric_interval, metrics_table
 from helpers.peak.tables import scores_of
@@ -93,7 +100,7 @@ class RowKey(NamedTuple):
 
 @dataclass
 class Row:
-    """The measures of one key, all of edits with the same ``settings`` (``settings_of``)."""
+    """The measures of one key, all of edits with the same ``settings`` (``method_settings``)."""
 
     settings: Any
     records: int = 0  # PEAK's records that were edited; of few of them a measure is not defined
@@ -108,22 +115,22 @@ def stored_rows(dataset: str = "peak-cf", groups: tuple[str, ...] = GROUPS) -> R
     """Every row of which something of these groups is stored, with PEAK's records of one data set."""
     rows: Rows = {}
     if LISTS in groups:
-        for run in _runs_of("peak", dataset):
+        for run in _runs_on_dataset("peak", dataset):
             _add_lists(rows, run)
-        for run in _runs_of("placebo", dataset):
+        for run in _runs_on_dataset("placebo", dataset):
             _add_lists(rows, run, placebo=True)
     if TEXT in groups:
-        for run in _runs_of("scorers", dataset):
+        for run in _runs_on_dataset("scorers", dataset):
             _add_naming(rows, run)
     if GRAPHS in groups:
         for run in _recalled_runs():
             _add_graphs(rows, run, mode="independent")
             _add_graphs(rows, run, mode=PLACEBO)
     if EXAM in groups:
-        for run in _runs_of("ablations", dataset, further_names=("exam",)):
+        for run in _runs_on_dataset("ablations", dataset, further_names=("exam",)):
             _add_exam(rows, run)
     if COST in groups:
-        for run in _runs_of("edit_costs", dataset):
+        for run in _runs_on_dataset("edit_costs", dataset):
             _add_costs(rows, run)
     return rows
 
@@ -153,7 +160,7 @@ def in_order(rows: Rows) -> list[RowKey]:
     return sorted(rows, key=place)
 
 
-def settings_of(settings: Mapping[str, Any]) -> list[Any]:
+def method_settings(settings: Mapping[str, Any]) -> list[Any]:
     """What makes edits of one method the same: hyperparameters, the wrapped editor's, objectives."""
     base = settings.get("base", {})
     return [
@@ -164,7 +171,9 @@ def settings_of(settings: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _runs_of(folder: str, dataset: str, further_names: tuple[str, ...] = ()) -> Iterator[Run]:
+def _runs_on_dataset(
+    folder: str, dataset: str, further_names: tuple[str, ...] = ()
+) -> Iterator[Run]:
     """The runs of a folder on a data set, those under one of our names after the one without."""
     for run in archive(folder).runs():
         name, _, label = run.name.partition("@")
@@ -184,15 +193,16 @@ def _key(run: Run, method: str, *, placebo: bool = False) -> RowKey:
     return RowKey(run.about.source["model"], method, placebo, half_shown)
 
 
-def _row(rows: Rows, key: RowKey, settings: Mapping[str, Any]) -> Row | None:
+def _row_with_settings(rows: Rows, key: RowKey, settings: Mapping[str, Any]) -> Row | None:
     """The row of a key, made where there is none; None where it is of edits with other settings."""
-    row = rows.setdefault(key, Row(settings_of(settings)))
-    return row if row.settings == settings_of(settings) else None
+    row = rows.setdefault(key, Row(method_settings(settings)))
+    return row if row.settings == method_settings(settings) else None
 
 
 def _add_lists(rows: Rows, run: Run, *, placebo: bool = False) -> None:
     for label, scores in scores_of(run).items():
-        row = _row(rows, _key(run, method_named(label), placebo=placebo), run.about.settings[label])
+        key = _key(run, method_named(label), placebo=placebo)
+        row = _row_with_settings(rows, key, run.about.settings[label])
         if row is not None:
             by_record = metrics_table(scores)
             row.records = len(by_record)
@@ -206,7 +216,7 @@ def _add_naming(rows: Rows, run: Run) -> None:
         if not table_key.is_method:
             continue
         method = table_key.method
-        row = _row(rows, _key(run, method), run.about.settings[method])
+        row = _row_with_settings(rows, _key(run, method), run.about.settings[method])
         if row is not None:
             answers_named = run.tables[named_table(method)].astype({"form": str, "list": str})
             shares = naming_shares(answers_named)["free, greedy"]
@@ -223,7 +233,7 @@ def _add_graphs(rows: Rows, run: Run, *, mode: str) -> None:
     for of_method in measure_table(terms, names, mode=mode).to_dict("records"):
         method = str(of_method["method"])
         settings = run.about.settings[f"exact: {method}, {mode}"]
-        row = _row(rows, _key(run, method, placebo=mode == PLACEBO), settings)
+        row = _row_with_settings(rows, _key(run, method, placebo=mode == PLACEBO), settings)
         if row is not None:
             for name in names:
                 ends = (of_method[name], of_method[f"{name} low"], of_method[f"{name} high"])
@@ -232,20 +242,11 @@ def _add_graphs(rows: Rows, run: Run, *, mode: str) -> None:
 
 
 def _add_exam(rows: Rows, run: Run) -> None:
-    from helpers.behaviour.exam import (  # loads torch
-        ABILITY,
-        ALONE,
-        EXAM_TEXTS,
-        mean_scores,
-        perplexity_ratio,
-        right_answer_change,
-    )
-
     for table_key in run.keys:
         if table_key.kind != ABILITY or table_key.mode != ALONE:
             continue
         settings = run.about.settings[str(table_key)]
-        row = _row(rows, _key(run, table_key.method), settings)
+        row = _row_with_settings(rows, _key(run, table_key.method), settings)
         if row is not None:
             means = mean_scores(run, table_key)
             roles = means.index.get_level_values("role")
@@ -257,7 +258,7 @@ def _add_exam(rows: Rows, run: Run) -> None:
 def _add_costs(rows: Rows, run: Run) -> None:
     for measured in run.tables[COSTS].to_dict("records"):
         method = str(measured["method"])
-        row = _row(rows, _key(run, method), run.about.settings[method])
+        row = _row_with_settings(rows, _key(run, method), run.about.settings[method])
         if row is not None:
             edits = int(measured["edits"])
             nan = float("nan")

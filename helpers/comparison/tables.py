@@ -59,7 +59,7 @@ def comparison_table(rows: Rows, *, model: str = "") -> ShownTable:
             of_group = [measure for measure in measures if measure.group == group]
             for measure in of_group:
                 cells[measure.title] = _cell(measure, row.estimates.get(measure.name))
-            cells[f"n, {group}"] = _counts(row, of_group)
+            cells[f"n, {group}"] = _case_counts_in_words(row, of_group)
         cells["information"] = key.information
         texts.append(cells)
     index = ["method"] if model else ["model", "method"]
@@ -133,7 +133,7 @@ def _cell(measure: Measure, estimate: Estimate | None) -> str:
     return with_interval(estimate, digits=2 if measure.group == GRAPHS else 3)
 
 
-def _counts(row: Row, measures: Sequence[Measure]) -> str:
+def _case_counts_in_words(row: Row, measures: Sequence[Measure]) -> str:
     """The number of cases behind the means, or from the fewest to the most."""
     counts = [row.estimates[m.name].n for m in measures if m.name in row.estimates]
     ends = dict.fromkeys((min(counts), max(counts))) if counts else ()

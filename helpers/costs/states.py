@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from helpers.behaviour.agreement import UNEDITED
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
 from helpers.models import LanguageModel
@@ -21,7 +22,6 @@ from helpers.peak.records import PeakRecord
 from helpers.peak.run import PeakRun, score_records
 from helpers.results.evaluation import CaseEdits, Evaluation, Mode, Tables, joined
 
-UNEDITED = "unedited"
 EditsByState = Mapping[str, Sequence[Edit]]  # by state an edit for each record
 Derive = Callable[[Editor, Sequence[PeakRecord], Sequence[Edit]], EditsByState]
 MoreTables = Callable[[LanguageModel, Sequence[PeakRecord], EditsByState | None], Tables]
@@ -35,7 +35,7 @@ class DerivedStates:
         run: the records, the model and the store.
         name: of the study, in the store.
         derive: of the records' edits the edits of each state.
-        derived_by: what these depend on besides the edits.
+        derived_by: what these depend on in addition to the edits.
         settings: what ``more`` depends on.
         more: further tables of the records under the edits of all states, or of the unedited model (None),
             each with a column ``state``.
@@ -86,7 +86,7 @@ class DerivedStates:
         *,
         from_store_only: bool = False,
     ) -> pd.DataFrame:
-        """A kind's rows of one state, without edits that were given up, on the way to this state as well."""
+        """The rows of a kind in one state, of the records whose edit to this state was not given up."""
         evaluation = self.evaluation(editor)
         rows = evaluation.usable(kind, from_store_only=from_store_only)
         if rows.empty:

@@ -204,7 +204,7 @@ class EditBatch:
     What the passes share, by name:
 
     - ``active``: ids and positions [rows, active], visible [rows, active, constant + active]; one row
-      where the edits stand side by side;
+      where the edits are side by side;
     - ``past``: keys and values of the constant tokens, where there are any;
     - ``entering``: the input of the first edited block [rows, active, hidden];
     - ``lengths``: each edit's numbers of active and of constant tokens;

@@ -50,7 +50,10 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
     progress: bool = False,
     memo: Memo | None = None,
 ) -> Editor:
-    """Assemble an editor by name.
+    """Make an editor for a model, by its name and with the hyperparameters of a preset.
+
+    Context templates and second moments that it needs are read from the package or the cache, and made where
+    both lack them, which can take minutes.
 
     Args:
         method: one of ``EDITORS``, as it is or with ``+app``, ``+icd``, ``+all`` or ``+all-sum``.
@@ -60,6 +63,8 @@ def build_editor(  # noqa: PLR0913 - what a user chooses, each by its name
         icd: coefficients of ``+icd``; None takes those of the preset, or else the usual ones.
         corpus: of the second moments (``helpers.editing.corpus``).
         seed: of the context templates and the corpus.
+        overrides: hyperparameters that replace the preset's, by name.
+        progress: show a bar while edits are made.
         memo: shared by editors that are to find second moments and vectors once.
 
     Raises:

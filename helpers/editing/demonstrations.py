@@ -1,7 +1,7 @@
 """Packaged facts as demonstrations for editing in context, and as prompts that no edit is about.
 
 They are the records of PEAK-mini-CF, each with paraphrases and with prompts of other facts. For an edit those
-are left out that name its subject, its new answer or one of its known answers, in whole words, so that
+are excluded that name its subject, its new answer or one of its known answers, in whole words, so that
 nothing which is asked later can be read in a demonstration.
 """
 
@@ -34,17 +34,20 @@ class DemonstrationRecord:
 
     @property
     def statement(self) -> str:
-        """The new fact."""
+        """The prompt with the new answer."""
         return f"{self.prompt} {self.target}"
 
     @property
     def texts(self) -> list[str]:
-        """All that it says."""
+        """All of its texts: the statement, the paraphrases, and the other prompts with their answers."""
         other_texts = [f"{prompt} {answer}" for prompt, answer in self.others]
         return [self.statement, *self.paraphrases, *other_texts]
 
     def demonstration(self, kind: str) -> str:
-        """How the new fact changes the answer to its own prompt or a paraphrase, or leaves another one."""
+        """The demonstration's text: the new fact, then a prompt with the answer it has after the edit.
+
+        By ``kind`` the prompt is the fact's own (copy), a paraphrase (update) or another fact's (retain).
+        """
         prompt, answer = self.prompt, self.target
         if kind == "update":
             prompt = self.paraphrases[0]
@@ -71,7 +74,7 @@ def demonstration_records() -> tuple[DemonstrationRecord, ...]:
 
 
 def digest() -> str:
-    """Of the file that holds the records."""
+    """Digest of the file that holds the records, for the settings of what is made with them."""
     return file_digest(FILE)
 
 

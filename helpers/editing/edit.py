@@ -42,17 +42,21 @@ class EditError(UserError):
 
 
 class Recognition(NamedTuple):
-    """What an edit takes a prompt for."""
+    """Whether an edit acts after a prompt, and how near the prompt is to what it acts by."""
 
     entry: int  # the number of the statement or key that it acts by; -1: it does nothing
     nearness: float  # of the nearest one, in the edit's own unit; higher is nearer
 
 
 class Edit(ABC):
-    """What an editor returns: a change of what a model computes, or of what it is asked."""
+    """A change of what a model computes, or of what it is asked: what an editor returns.
+
+    It is a value: nothing of the model changes until ``weight_edit.write`` or ``apply`` writes it. Scoring
+    and generation take edits as an argument. ``diagnostics`` are what the editor recorded.
+    """
 
     kind: ClassVar[str]  # of ``KINDS``
-    # What the editor recorded, in a sequence of its latest request; a ``failure`` says why it gave that up.
+    # What the editor recorded, in a sequence of its latest request; ``failure``: why it gave that up.
     diagnostics: Mapping[str, Any]
 
     @property
@@ -95,9 +99,9 @@ class Edit(ABC):
     def recognised(
         self, lm: LanguageModel, prompts: Sequence[str], chain: EditChain | None = None
     ) -> list[Recognition] | None:
-        """What an edit that acts after some prompts only takes each prompt for; None: it acts after all.
+        """For each prompt whether the edit acts after it; None for an edit that acts after all prompts.
 
-        ``chain`` is what it is a part of, if anything: the chain's other parts change what a gate sees.
+        ``chain`` is the chain that the edit is a part of, if any: its other parts change what a gate sees.
         """
         return None
 
@@ -189,8 +193,8 @@ def _made(
 class EditChain(Edit):
     """Edits of several kinds, one after the other.
 
-    Each finds its text for the bare prompt. All texts then stand before the prompt, and gates are decided by
-    what the network makes of the whole: after a text, a codebook may not know the prompt of its key again.
+    Each finds its text for the bare prompt. All texts are then put before the prompt, and gates are decided
+    by what the network makes of the whole: after a text, a codebook may not know the prompt of its key again.
     """
 
     parts: tuple[Edit, ...]

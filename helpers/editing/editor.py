@@ -30,7 +30,11 @@ Memo = dict[tuple[str, Hashable], Any]
 
 
 class Editor(ABC):
-    """Turns requests into edits; never writes the model's weights."""
+    """A method with its model and hyperparameters, which turns requests into edits.
+
+    It never writes the model's weights. A subclass defines ``edit``; sequences, joint edits and edits on top
+    of others follow from it, and are overridden where the method has its own.
+    """
 
     name: str  # of its section in the params files
     version: ClassVar[int] = 1  # raise it when the same settings would give other edits
@@ -82,12 +86,18 @@ class Editor(ABC):
         return any(row.information == "all" for row in rows)
 
     def as_trained(self, request: EditRequest) -> EditRequest:
-        """The request as its objective reads it: an editor may leave out training probes."""
+        """The request as its objective reads it: an editor may omit training probes."""
         return request
 
     @abstractmethod
     def edit(self, requests: Sequence[EditRequest]) -> Sequence[Edit]:
-        """One edit per request, each of the unedited model; one that failed changes nothing."""
+        """One edit per request, each of the unedited model.
+
+        An edit that was given up changes nothing, and its ``diagnostics`` have the ``failure``.
+
+        Raises:
+            RequestError: a request that cannot be tokenised, or is too long for the context.
+        """
 
     @in_own_state
     def edit_jointly(self, requests: Sequence[EditRequest]) -> Edit:
@@ -109,7 +119,7 @@ class Editor(ABC):
 
     @in_own_state
     def after_turn(self, state: SequenceState, requests: Sequence[EditRequest]) -> SequenceState:
-        """Where a sequence stands after one more turn, whose ``requests`` are edited together."""
+        """The state of a sequence after one more turn, whose ``requests`` are edited together."""
         return SequenceState(self.edit_on(state.edit, requests))
 
     def edit_of(self, state: SequenceState) -> Edit:

@@ -191,7 +191,7 @@ class Variant:
 
     @classmethod
     def parse(cls, name: str) -> Variant:
-        """The variant of a name."""
+        """The variant of a name such as ``rome+app@beta=2x``; an ``EditorError`` for any other name."""
         if (match := _NAME.fullmatch(name)) is None:
             raise EditorError(f"no variant {name!r}: write METHOD, or METHOD+app@FIELD=VALUE")
         method, _, field, value, times = match.groups()
@@ -209,7 +209,7 @@ class Variant:
 
     @property
     def editor(self) -> str:
-        """The editor alone."""
+        """The name of the method's editor, without what follows its ``+``."""
         return self.method.partition("+")[0]
 
     @property

@@ -14,7 +14,7 @@ in both. But
 
 which is MEMIT on one layer with lambda = e w (``identities``). So only e = 0 is a method of its own here,
 and w cancels. Where K^T C^-1 K is singular to a condition number of 1e10, as for two edits of one subject,
-its pseudo-inverse takes its place, and the diagnostics say so.
+its pseudo-inverse takes its place, and the diagnostics report this.
 """
 
 from __future__ import annotations

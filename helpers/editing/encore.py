@@ -12,7 +12,7 @@ token of the target is the most probable one in all contexts (the paper's most-p
 other stop was before.
 
 Deviations. The code compares the number of *tokens* that are the most probable with 5, the number of its
-sampled contexts, so that a target of two tokens stops half-way or never; and it leaves out the bare prompt,
+sampled contexts, so that a target of two tokens stops half-way or never; and it omits the bare prompt,
 the first of its rows. Here every token counts, in every context. The keys of a turn are read on the model
 after the turn, as AlphaEdit's are; the code keeps those of its solve, read before later layers were written.
 They are kept for one sequence, not for as long as the program runs.

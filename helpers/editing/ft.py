@@ -34,7 +34,10 @@ from helpers.models.weights import free_bytes
 
 @dataclass
 class LossEditor(Editor):
-    """FT and MEND: their losses are read from whole rows, as every token changes from one block on."""
+    """Base of the editors that lower a loss of whole rows: FT, MEND and others that change every token.
+
+    ROME and its relatives change one token's vector, and are ``VectorEditor``.
+    """
 
     lm: LanguageModel
     hyperparameters: LossHyperparameters
@@ -64,7 +67,7 @@ class LossEditor(Editor):
         return super().settings() | {"targets": self.targets}
 
     def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
-        """What the loss of each request reads."""
+        """For each request the row of tokens that its loss reads."""
         return [
             edit_row(
                 self.lm,

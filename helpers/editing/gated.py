@@ -139,7 +139,7 @@ class GatedEditor(Editor, Generic[Gated]):
 
     @abstractmethod
     def rows(self, requests: Sequence[EditRequest]) -> list[EditRow]:
-        """What each request's loss reads."""
+        """For each request the row of tokens that its loss reads."""
 
     @abstractmethod
     def empty(self) -> Gated:
@@ -149,11 +149,11 @@ class GatedEditor(Editor, Generic[Gated]):
     def train(
         self, edit: Gated, requests: Sequence[EditRequest], rows: Sequence[EditRow]
     ) -> list[Trained]:
-        """What each request adds to the edit, trained together; each by itself, whatever the others are."""
+        """What each request adds to the edit: trained in one batch, independently of each other."""
 
     @abstractmethod
     def extended(self, edit: Gated, request: EditRequest, row: EditRow, trained: Trained) -> Gated:
-        """The edit with what was trained for a request; whatever its diagnostics are."""
+        """The edit with what was trained for one more request; the caller sets its diagnostics."""
 
     @property
     def edits_at_a_time(self) -> int | None:
@@ -165,12 +165,12 @@ class GatedEditor(Editor, Generic[Gated]):
         return super().settings() | {"background": [digest(), BACKGROUND]}
 
     def queries(self, prompts: Sequence[str]) -> Tensor:
-        """What the gate is asked with about prompts of the unedited model [prompts, in]."""
+        """The vectors by which the gate recognises prompts [prompts, in], read on the unedited model."""
         return queries_of_prompts(self.lm, prompts, self.module_name, self.edit_class.gate_class)
 
     @cached_property
     def background_queries(self) -> Tensor:
-        """What it is asked with about prompts that no edit is about [prompts, in]."""
+        """The same vectors of background prompts, which no edit is about [prompts, in]."""
         return self.queries(background_prompts())
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:
@@ -209,7 +209,7 @@ class GatedEditor(Editor, Generic[Gated]):
         return total
 
     def _begun(self, earlier: Edit) -> Gated:
-        """The edit that a sequence goes on with, or begins with after an empty one."""
+        """The edit that a sequence continues with, or begins with after an empty one."""
         label = method_label(self.name)
         if isinstance(earlier, self.edit_class):
             earlier.check(self.lm)
@@ -246,9 +246,9 @@ def queries_of_prompts(
     gate: Gate | type[Gate],
     edit: Edit | None = None,
 ) -> Tensor:
-    """What a gate at a module is asked with about each prompt [prompts, in], each prompt run alone, fp32.
+    """The vectors by which a gate at a module recognises prompts [prompts, in], fp32, each prompt run alone.
 
-    Under ``edit``, if one is given, whose text the prompts already begin with.
+    They are read under ``edit``, if one is given, whose text the prompts already begin with.
     """
     if not prompts:
         return torch.empty(0, lm.weight(module_name).shape[1], device=lm.device)

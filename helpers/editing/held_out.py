@@ -22,7 +22,7 @@ _SLOT = " _"  # where a sentence's answer is
 
 @lru_cache(maxsize=1)
 def held_out_requests() -> tuple[EditRequest, ...]:
-    """All of them, relation after relation in turn, so that the first few are of many relations."""
+    """All held-out requests, one relation after the other in turn: the first few are of many relations."""
     by_relation: dict[str, list[tuple[str, str, str]]] = {}
     for line in read_text(FILE).splitlines():
         example = json.loads(line)
@@ -47,12 +47,12 @@ def held_out_requests() -> tuple[EditRequest, ...]:
 
 
 def held_out_digest() -> str:
-    """Of the file that holds them."""
+    """Digest of the file that holds the held-out requests."""
     return file_digest(FILE)
 
 
 def first_held_out(count: int) -> tuple[EditRequest, ...]:
-    """The first ``count`` of them; a ``RequestError`` where there are fewer."""
+    """The first ``count`` held-out requests; a ``RequestError`` where there are fewer."""
     requests = held_out_requests()
     if count > len(requests):
         raise RequestError(

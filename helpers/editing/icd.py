@@ -13,7 +13,7 @@ keeps false answers down (``app``). Kinds of probes::
     chain    what follows from the new fact; c states it, and the facts that remain
     near     facts about the subject that stay; without a context
 
-The target's first token is left out of both distributions of ``list`` at the prompt's last token, and what
+The target's first token is omitted from both distributions of ``list`` at the prompt's last token, and what
 is left adds to 1: the NLL alone decides how probable the target is.
 
 This is our own definition, of no paper. ICE (Qi et al. 2024) trains towards the in-context distribution too,
@@ -107,7 +107,7 @@ class Icd:
         return request.false if self.gamma else ()
 
     def trained(self, request: EditRequest) -> list[TrainedText]:
-        """Every text of a request that the objective reads besides the target's, subject filled in."""
+        """Every text of a request that the objective reads in addition to the target's, subject filled in."""
         texts = [
             TrainedText(probe.kind, probe.text(request.subject), probe.answer)
             for probe in self.probes(request)

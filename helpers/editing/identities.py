@@ -256,7 +256,7 @@ class Identity:
         return f"test_identities.py::test_what_is_called_one_method_is_one[{self.name}]"
 
     def holds(self, difference: float) -> bool:
-        """Whether a measured difference is what the identity, or its denial, says."""
+        """Whether a measured difference is what the identity, or its denial, predicts."""
         return difference <= self.tolerance if self.differs is None else difference >= self.differs
 
 

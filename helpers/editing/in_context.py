@@ -9,7 +9,7 @@ IKE's demonstrations are of three kinds, in the ratio 1 : 3 : 4 (4, 12 and 16 of
 fact's own prompt, *update* asks in other words, *retain* asks for another fact, whose answer stays. Each
 comes from a record of its own. Where the authors choose records by a sentence model, these are the ones with
 the highest BM25 against the statement, the nearest last; and the further demonstration of the edit itself,
-which shows the prompt and the answer that is then asked for, is left out.
+which shows the prompt and the answer that is then asked for, is omitted.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class InContext(ContextEditor):
 
 
 class IkeHyperparameters(Hyperparameters):
-    """``k`` demonstrations stand before the statement."""
+    """``k`` demonstrations precede the statement."""
 
     k: int = Field(default=32, gt=0)
 
@@ -131,7 +131,7 @@ class Ike(ContextEditor):
     lm: LanguageModel
     hyperparameters: IkeHyperparameters
     name = "ike"
-    version = 2  # records are left out by whole words
+    version = 2  # records are excluded by whole words
 
     def settings(self) -> dict[str, Any]:
         """Also which records the demonstrations are from."""

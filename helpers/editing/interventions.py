@@ -23,7 +23,7 @@ class Intervention:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def other_fields(self) -> dict[str, Any]:
-        """What it consists of besides, by field name."""
+        """What else it consists of, by field name."""
         return {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
 
     def to(self, device: str | torch.device) -> Self:
@@ -39,7 +39,7 @@ class Gate(Intervention, ABC):
 
     It is decided once for each prompt, from what enters the module at the prompt's last token (``reads``),
     or from the mean over the prompt's tokens. So scoring, teacher forcing and generation see one decision,
-    and a prompt's neighbours in a batch have no say.
+    and a prompt's neighbours in a batch have no influence.
     """
 
     reads: ClassVar[Literal["last", "mean"]] = "last"
@@ -53,12 +53,12 @@ class Gate(Intervention, ABC):
 
     @classmethod
     def query(cls, entering: Tensor) -> Tensor:
-        """What it is asked with [in], fp32, where these vectors [tokens, in] enter at a prompt's tokens."""
+        """The vector [in], fp32, that recognises a prompt, from what enters at its tokens [tokens, in]."""
         return entering.float().mean(0) if cls.reads == "mean" else entering[-1].float()
 
     @abstractmethod
     def decide(self, queries: Tensor) -> Tensor:
-        """The entry for each of the queries [n, in], numbered from 0; -1: the prompt is none of its own."""
+        """The entry that recognises each query [n, in], numbered from 0; -1: none does."""
 
     def nearness(self, queries: Tensor) -> Tensor:
         """How near each query [n, in] is to the nearest entry, higher where it is nearer; in its own unit."""

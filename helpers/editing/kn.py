@@ -35,8 +35,10 @@ from helpers.models.tokens import answer_ids, prompt_ids, separator_after
 
 
 class KnHyperparameters(Hyperparameters):
-    """A prompt's coarse set holds the neurons above ``adaptive_threshold`` times the maximum over all
-    layers, the refined set those in more than ``p`` of the coarse sets.
+    """KN's hyperparameters: how neurons are attributed and chosen, and what is written.
+
+    A prompt's coarse set holds the neurons above ``adaptive_threshold`` times the maximum over all layers,
+    the refined set those in more than ``p`` of the coarse sets.
     """
 
     steps: int = Field(default=20, gt=0)  # of the integral; 1: the gradient at zero
@@ -102,9 +104,10 @@ class Kn(Editor):
         return WeightEdit(deltas, diagnostics_of(lm, deltas, notes))
 
     def attributions(self, request: EditRequest) -> tuple[Tensor, Ids, Ids]:
-        """[prompts, layers, neurons], averaged over the answer's tokens; the old and the new answer.
+        """How much each neuron adds to the old answer, and the tokens of the old and of the new answer.
 
-        Each token is attributed after the model's own continuation so far.
+        The attributions are [prompts, layers, neurons], averaged over the answer's tokens, each of which is
+        attributed after the model's own continuation so far. The old answer's tokens are that continuation.
         """
         lm, settings = self.lm, self.hyperparameters
         record = request.record or request.text

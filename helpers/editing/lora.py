@@ -117,7 +117,7 @@ class Lora(LossEditor):
         return [self._weight_edit(training) for training in self._trained(rows, self._begun(rows))]
 
     def edit_on(self, earlier: Edit, requests: Sequence[EditRequest]) -> Edit:
-        """``earlier`` with the requests, one after the other, as ``sequence`` says."""
+        """``earlier`` with the requests, one after the other, as ``sequence`` sets."""
         if self.hyperparameters.sequence == "stack":
             return super().edit_on(earlier, requests)
         total = only_weights(earlier, f"{self.method} after another edit")

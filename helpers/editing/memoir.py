@@ -1,4 +1,4 @@
-"""MEMOIR: a memory beside one MLP matrix, of which each edit writes, and each prompt reads, few columns.
+"""MEMOIR: a memory next to one MLP matrix, of which each edit writes, and each prompt reads, few columns.
 
 With k [f] what enters the matrix, the output at every token becomes W k + M (m o k), where m is a mask of K
 ones (Wang et al. 2025, "MEMOIR: Lifelong Model Editing with Minimal Overwrite and Informed Retention"):
@@ -20,7 +20,7 @@ it is given. The mask is decided once for a prompt and kept for what is generate
 token that is generated with a cache makes a mask of itself. The mean is over the target's tokens; the code
 divides by one more and by padding, so that its rate depends on the batch. Contexts are those of other editors
 here (sampled from the five likeliest tokens), and background prompts are packaged. The stop is at the
-evaluation that fulfils it, not one step later. Nothing decays unless ``weight_decay`` says so; the code has
+evaluation that fulfils it, not one step later. Nothing decays unless ``weight_decay`` is set; the code has
 1e-5.
 """
 
@@ -55,7 +55,7 @@ from helpers.models.weights import free_bytes
 
 @dataclass(frozen=True)
 class ResidualMemory(GatedEdit):
-    """Masks, and a memory beside one matrix of the model with this ``fingerprint``."""
+    """Masks, and a memory next to one matrix of the model with this ``fingerprint``."""
 
     module_name: str
     gate: BestMask

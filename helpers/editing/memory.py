@@ -1,4 +1,4 @@
-"""A memory of facts: before a prompt stand those that are found for it, and none where nothing is near.
+"""A memory of facts: those that are found for a prompt are put before it, and none where nothing is near.
 
 A prompt's statements are the ``k`` with the highest scores above a threshold, the best one last, next to the
 prompt. Scores are BM25 (``memory-bm25``) or cosines of the mean hidden states of a block (``memory-hidden``),

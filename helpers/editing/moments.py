@@ -3,7 +3,7 @@
 k [f] is the input of a block's second MLP matrix. Documents are read after the special tokens that
 the tokenizer puts before a prompt, so that C describes the keys that edits meet. It is kept per model
 fingerprint and corpus, saved as it grows, resumed where it stopped; some come with the package. An
-embedded model in another type than float32 takes the packaged ones of float32; ``corpus`` says so.
+embedded model in another type than float32 takes the packaged ones of float32; ``corpus`` states this.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NAS: the norm of what an edit writes is fed back, so that no vector of a sequence is longer than is usual.
 
 With v0 the MLP's output at the subject in the last edited layer, v* = v0 + delta the optimised one, and m
-the mean of ||v*|| over held-out requests on the unedited model (the largest 5 % left out), the block's
+the mean of ||v*|| over held-out requests on the unedited model (without the largest 5 %), the block's
 output is to become
 
     z = z0 - v0 + m v* / ||v*||
@@ -9,8 +9,8 @@ output is to become
 in place of z0 + delta (2602.02543). The solve is AlphaEdit's. Short vectors grow, too.
 
 Deviations. The authors take m from 1,000 CounterFact requests, which can be those that are edited; here
-they are packaged facts, and a request that is one of them is refused. Their code leaves out edits of ||v*||
-> 2 m, which the paper does not say: ``skip_long``. Vectors are optimised in all contexts, not after the
+they are packaged facts, and a request that is one of them is refused. Their code skips edits of ||v*||
+> 2 m, which the paper does not state: ``skip_long``. Vectors are optimised in all contexts, not after the
 bare prompt alone.
 """
 
@@ -45,7 +45,7 @@ class NormedVector(Vector):
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Also the ratio, and whether the edit was left out."""
+        """Also the ratio, and whether the edit was skipped."""
         return {**super().notes, "norm_ratio": self.norm_ratio, "skipped": self.skipped}
 
 

@@ -15,8 +15,9 @@ from helpers.paths import digest_of
 
 @dataclass(frozen=True)
 class Topic:
-    """What a record's edit is about: the edit's relation and subject, and all ``names`` that the record's
-    questions are about.
+    """What a record's edit is about: the relation and subject.
+
+    ``names`` are all that the record's questions are about.
     """
 
     record: str
@@ -35,10 +36,10 @@ def foreign_records(topics: Sequence[Topic], *, seed: int) -> list[int]:
     Raises:
         UserError: a record for which there is none.
     """
-    return [_foreign_record(topic, topics, seed) for topic in topics]
+    return [_index_of_foreign_record(topic, topics, seed) for topic in topics]
 
 
-def _foreign_record(topic: Topic, topics: Sequence[Topic], seed: int) -> int:
+def _index_of_foreign_record(topic: Topic, topics: Sequence[Topic], seed: int) -> int:
     own_names = {name.casefold() for name in (topic.subject, *topic.names)}
     candidates = [
         index

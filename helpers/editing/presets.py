@@ -245,8 +245,10 @@ def preset_words(model: str, preset: str, methods: Iterable[str]) -> str:
 
 
 def model_file(model: str) -> Path:
-    """The params file of a model, whether it exists or not: for a local folder that of its configuration,
-    else that of the short name or the last component, for ``shape:llama3-8b`` that of LLaMA-3 8B.
+    """The params file of a model, whether it exists or not.
+
+    For a local folder it is the file with the same configuration, else that of the short name or of the
+    name's last component; for ``shape:llama3-8b`` that of LLaMA-3 8B.
     """
     folder = Path(model).expanduser()
     if model and (folder / "config.json").is_file():
@@ -318,7 +320,7 @@ def _generic_values(section: str, model_size: ModelSize) -> dict[str, Any]:
     sections = _generic_sections()
     if section not in sections:
         raise EditorError(
-            f"{section} has no generic preset: leave it out, or give the model a section"
+            f"{section} has no generic preset: omit it, or give the model a section"
             f" {section} in params/models and run python -m tools.train_mend"
         )
     values = dict(sections[section])

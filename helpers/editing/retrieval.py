@@ -50,7 +50,7 @@ class Bm25:
 def mean_states(lm: LanguageModel, texts: Sequence[str], layer: int) -> Tensor:
     """The mean output of a block over each text's tokens [texts, hidden], fp32.
 
-    The first token is left out: it hardly varies from text to text. So are blanks that end a text: a
+    The first token is omitted: it rarely varies from text to text. So are blanks that end a text: a
     prompt is about the same with them and without.
     """
     block = lm.layout.block(layer)

@@ -29,8 +29,10 @@ from helpers.editing.weight_edit import WeightEdit
 
 
 class RomeHyperparameters(VectorHyperparameters):
-    """ROME, at one layer. ``rome_key`` is the key in the denominator: the bare prompt's (the code most
-    people ran) or the averaged one (the equation; R-ROME). Without ``mom2_adjustment`` C is unused.
+    """ROME's hyperparameters, of one layer.
+
+    ``rome_key`` is the key in the denominator: the bare prompt's, as in the code that most people ran, or the
+    one averaged over contexts, as in the equation (R-ROME). Without ``mom2_adjustment`` C is unused.
     """
 
     layers: tuple[int]
@@ -56,7 +58,7 @@ class Rome(VectorEditor):
             self.versioned_parts += ("r-rome",)
 
     def edit(self, requests: Sequence[EditRequest]) -> list[WeightEdit]:
-        """The equation, edit by edit."""
+        """One independent edit per request: the rank-one update of one matrix, by the equation above."""
         lm = self.lm
         (layer,) = self.hyperparameters.layers
         key_module_name = lm.layout.mlp_out(layer)

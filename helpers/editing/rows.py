@@ -5,7 +5,7 @@ sequences of one row. The KL prompt "{subject} is a" is read at the subject's la
 ROME's code; PEAK's Equation 12 has the whole of it.
 
 ``targets`` are the answers made likely: PEAK's fairer baselines (Table 5, ``+``) give a plain editor all N
-correct answers O besides the new one, o*. The paper does not state weights:
+correct answers O in addition to the new one, o*. The paper does not state weights:
 
     new       NLL(o*)
     all       (NLL(o*) + sum of NLL over O) / (N + 1)       o* weighs 1 / (N + 1)

@@ -1,4 +1,4 @@
-"""Where a sequence of edits stands: a value from which the sequence goes on, after an interruption too."""
+"""The state of a sequence of edits: a value from which it resumes, also after an interruption."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MEMORY = "memory.safetensors"
 
 @dataclass(frozen=True)
 class SequenceState:
-    """All edits so far as one, and what later edits of the same sequence need besides.
+    """All edits so far as one, and what else later edits of the same sequence need.
 
     Args:
-        edit: the cumulative edit, as the editor goes on from it; ``Editor.edit_of`` is what it amounts to.
+        edit: the cumulative edit, as the editor continues from it; ``Editor.edit_of`` is what it amounts to.
         memory: tensors by name, such as the keys that later edits leave alone. Empty for most editors.
     """
 
@@ -31,7 +31,7 @@ class SequenceState:
 
     @property
     def memory_bytes(self) -> int:
-        """What is remembered besides the edit."""
+        """What is remembered in addition to the edit."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.memory.values())
 
     def to(self, device: str | torch.device) -> SequenceState:

@@ -9,7 +9,7 @@ target,
 hold is changed less the oftener they were met. An edit that is made alone is the first of a sequence.
 
 K K^T P^-1 is never formed: the change is a product of (W~ - W) K and P^-1 K, of rank n. A change of a bias
-is left out, because it acts at every key. The authors' ridge is 10.
+is omitted, because it acts at every key. The authors' ridge is 10.
 """
 
 from __future__ import annotations

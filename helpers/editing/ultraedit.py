@@ -88,12 +88,16 @@ class TokenStatistics:
 
     @classmethod
     def of_none(cls, like: Tensor) -> TokenStatistics:
-        """Of no token, for numbers like ``like`` [n, size]."""
+        """Statistics of no token, for numbers of the size of ``like`` [n, size]."""
         zeros = like.new_zeros(like.shape[1], dtype=torch.float64)
         return cls(0, zeros, zeros)
 
     def with_tokens(self, numbers: Tensor, *, exact: bool) -> TokenStatistics:
-        """Of these [n, size] as well; not ``exact``: n var is added for (n - 1) var."""
+        """The statistics of all tokens so far and of these, whose ``numbers`` are [n, size].
+
+        If not ``exact``, n times the new tokens' variance is added to the sum of squared deviations, as the
+        published code does, and not n - 1 times.
+        """
         if not len(numbers):
             return self
         added_count = len(numbers)
@@ -112,7 +116,7 @@ class TokenStatistics:
         )
 
     def normalised(self, numbers: Tensor) -> Tensor:
-        """(z - mean) / (deviation + 1.2e-7) in fp64."""
+        """Numbers z [n, size] with mean 0 and deviation 1: (z - mean) / (deviation + 1.2e-7), in fp64."""
         deviation = (self.squares / (self.count - 1)).sqrt()
         return (numbers.double() - self.mean) / (deviation + _LEAST_DEVIATION)
 
@@ -121,7 +125,7 @@ Statistics = Mapping[str, TokenStatistics]  # by the matrices' shape
 
 
 def tensors_of(statistics: Statistics) -> dict[str, Tensor]:
-    """Statistics as they are kept."""
+    """The statistics as tensors by name, as a sequence's memory and files keep them."""
     tensors = {}
     for shape, shape_statistics in statistics.items():
         tensors[shape] = torch.stack([shape_statistics.mean, shape_statistics.squares])
@@ -130,7 +134,7 @@ def tensors_of(statistics: Statistics) -> dict[str, Tensor]:
 
 
 def statistics_of(tensors: Mapping[str, Tensor]) -> dict[str, TokenStatistics]:
-    """The statistics that are kept as these tensors."""
+    """The statistics from the tensors that ``tensors_of`` makes of them."""
     statistics = {}
     for name, count in tensors.items():
         if name.endswith(_COUNT):
@@ -150,7 +154,7 @@ class TokensOfEdit:
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be solved with it."""
+        """Why no edit can be solved for; None where one can."""
         tensors = [torch.tensor(list(self.losses.values())), *self.gradients.values()]
         if all(bool(tensor.isfinite().all()) for tensor in tensors):
             return None

@@ -133,7 +133,7 @@ class VectorEditor(Editor):
         return memoised(self.memo, self._memo_key(module_name), requests, optimise)
 
     def _memo_key(self, module_name: str) -> str:
-        """All that vectors depend on besides their requests."""
+        """All that vectors depend on in addition to their requests."""
         in_templates = {"context_template_length_params", "context_template_start"}
         names = set(VectorHyperparameters.model_fields) - {"layers"} - in_templates
         lm = self.lm

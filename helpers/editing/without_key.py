@@ -1,4 +1,4 @@
-"""Edits of weights without what they do to one key: is damage done through the subject's key, or beside it?
+"""Edits of weights without what they do to one key: is damage done through the subject's key or others?
 
 An edit adds ΔW to a matrix, and so ΔW k to what the subject's key k is mapped to. With a *direction* a,
 

@@ -183,14 +183,14 @@ class Explorer:
             record=record,
             method=method_label(editor.method),
             scores=joined_scores(self.lm, record, update),
-            before=_continuations(record, texts_before),
-            after=_continuations(record, texts_after),
+            before=_with_named_answers(record, texts_before),
+            after=_with_named_answers(record, texts_after),
             seconds=time.perf_counter() - started,
             edit=update,
         )
 
 
-def _continuations(record: PeakRecord, texts: Iterable[str]) -> tuple[Continuation, ...]:
+def _with_named_answers(record: PeakRecord, texts: Iterable[str]) -> tuple[Continuation, ...]:
     """Texts with the record's answers that each of them names."""
     answer_lists = record.lists
     continuations = []

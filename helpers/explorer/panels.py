@@ -216,7 +216,7 @@ class EditPanel(Panel):
         self.target.value = record.target_new
 
     def _load(self) -> None:
-        """Go on with the chosen model, in the first one's dtype."""
+        """Continue with the chosen model, in the first one's dtype."""
         self.status.value = f"Loading {self.model.value}…"
         first_model = self._explorer.lm
         lm = load(self.model.value, dtype=first_model.dtype_name, device=str(first_model.device))

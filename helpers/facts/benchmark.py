@@ -27,7 +27,7 @@ from helpers.results.evaluation import (
 from helpers.scoring.responses import Sampling, sample_tokens
 
 GREEDY = Sampling(temperature=0, max_new_tokens=12, stop="\n", chat=False)
-LONGEST_LETTER = 4  # tokens, of bytes; their number shows whether a word goes on after the target
+LONGEST_LETTER = 4  # tokens, of bytes; their number shows whether a word continues after the target
 
 
 def fact_benchmark(facts: Sequence[Fact]) -> Benchmark[Fact]:
@@ -50,7 +50,7 @@ def fact_benchmark(facts: Sequence[Fact]) -> Benchmark[Fact]:
 
 
 def record_of(fact: Fact) -> PeakRecord:
-    """A fact of one's own as a record that is in no data set; its false answers count as both kinds."""
+    """A user's fact as a record that is in no data set; its false answers count as both kinds."""
     paraphrases = fact.prompts[1 : 1 + len(fact.paraphrases)]
     return PeakRecord(
         case_id=0,

@@ -44,7 +44,7 @@ def model_card(
     return (
         f"---\n{licence_line}base_model: {base_name}\ntags: [knowledge-editing]\n---\n\n"
         f"# {base_name}, edited\n\n"
-        f"Facts of this model were changed on purpose. It states what its edits say, true or not.\n\n"
+        f"Facts of this model were changed on purpose. It states what its edits wrote, true or not.\n\n"
         f"- Base model: {base_name} ({lm.dtype_name}, fingerprint {fingerprint})\n"
         f"- Editor: {method}, {edits_text}\n- Licence: {licence}\n- Made with helpers {__version__}\n\n"
         f"## Edits\n\n{table_text(table[_FACT_COLUMNS])}\n"

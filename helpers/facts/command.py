@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
-from unittest.mock import patch
 
 from helpers import UserError
 from helpers.facts.edit import Tell, check_facts, checked_methods, edit_facts
@@ -45,16 +43,15 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     facts = load_facts(file)
     check_facts(facts, methods)
     lm = load(model, dtype=dtype, device=device, dequantise=dequantise)
-    with patch.dict(os.environ, {"HELPERS_TELL": "1", "TQDM_DISABLE": "1"}):  # lines of progress
-        result = edit_facts(
-            lm,
-            facts,
-            editors=editors,
-            preset=preset,
-            results=results,
-            tell=tell,
-            **options,
-        )
+    result = edit_facts(
+        lm,
+        facts,
+        editors=editors,
+        preset=preset,
+        results=results,
+        tell=tell,
+        **options,
+    )
     paths = [str(path) for path in result.write_tables(out)]
     if save:
         paths.append(str(result.save(save)))

@@ -73,7 +73,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
         together: makes one edit of all edits, instead of one each.
         placebo: also score each fact under the same editor's edit of another fact (``editing.placebo``).
         results: a folder that keeps each fact's answers as it is edited; what it has is not computed again.
-        tell: gets a line before what takes long.
+        tell: gets a line before what takes long, and how far that is.
 
     The other options are those of ``build_editor``.
     """
@@ -94,7 +94,7 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     settings: dict[str, Mapping[str, Any]] = {}
     with TemporaryDirectory() as scratch:
         store = ResultsStore(Path(results or scratch))
-        unedited = Evaluation(lm, benchmark, store)
+        unedited = Evaluation(lm, benchmark, store, tell=tell)
         # Before an edit is made: it refuses whatever cannot be scored.
         before = finished_rows(unedited, unedited.results)
         for number, (method, preset_of_method) in enumerate(methods.items(), start=1):
@@ -111,7 +111,9 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
             )
             keeping_editor = with_memo(built_editor, memo)  # each edit is made once
             mode = joint_mode(facts) if together else INDEPENDENT
-            own_evaluation = Evaluation(lm, benchmark, store, keeping_editor, mode, chunk)
+            own_evaluation = Evaluation(
+                lm, benchmark, store, keeping_editor, mode, chunk, tell=tell
+            )
             edits[method] = cache(partial(_edits, keeping_editor, facts, together=together))
             settings[method] = own_evaluation.settings
             results_of_method = store.open(settings[method])

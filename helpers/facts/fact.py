@@ -1,4 +1,4 @@
-"""A fact of one's own: what is to be written, and what is asked besides; what is odd about it."""
+"""A user's fact: what is to be written, what else is asked, and what is odd about it."""
 
 from __future__ import annotations
 

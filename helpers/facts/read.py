@@ -189,11 +189,11 @@ def fact_of_row(row: Any) -> Fact:
         raise RequestError("; ".join(faults))
     values["prompt"] = template_of(values["prompt"], values["subject"])
     if "postive_list" in flat_row:
-        values |= _without_contradictions(values)
+        values |= _lists_without_repeats(values)
     return Fact(**values)
 
 
-def _without_contradictions(values: Mapping[str, Any]) -> dict[str, list[str]]:
+def _lists_without_repeats(values: Mapping[str, Any]) -> dict[str, list[str]]:
     """PEAK's two lists without the target, and each answer once, in the first list that has it."""
     names = {comparable(values["target"])}
     lists: dict[str, list[str]] = {"correct": [], "false": []}

@@ -10,7 +10,7 @@ Of the input k [in] of a layer's second MLP matrix, and of that block's output h
 and of the words alone: ``bm25`` of the fact's statement (``memory-bm25``), and ``bm25-subject``, which is 0
 for statements whose subject the prompt does not name, as an oracle of entity linking would have it.
 
-The first token hardly varies from prompt to prompt: ``subject`` and ``hidden`` leave it out. Centres are
+The first token rarely varies from prompt to prompt: ``subject`` and ``hidden`` omit it. Centres are
 those of the background prompts, which no fact is about.
 """
 

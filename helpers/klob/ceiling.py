@@ -45,7 +45,7 @@ def facts_by_pairs(examples: Facts, count: int, *, seed: int = 0) -> list[int]:
 
     Relations give two facts each, in the order of the file, until ``count`` are there. A relation's first
     facts are pairs that share an answer, each of another answer; those without a partner come after them.
-    Facts that cannot be edited to ``TARGETS`` new answers are left out.
+    Facts that cannot be edited to ``TARGETS`` new answers are excluded.
     """
     editable = edit_requests(examples, list(examples), seed=seed, target=TARGETS - 1)
     if count > len(editable):

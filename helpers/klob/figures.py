@@ -270,10 +270,10 @@ def criteria_dots(
         f"{granularity}s, k = {100 * share:g} %; bars: 95 % intervals, by relation where there are eight;"
         " hollow: sentences dealt to facts at random"
     )
-    return with_caption(fig, _similarity_in_words(all_rows, granularity), footer)
+    return with_caption(fig, _shared_units_in_words(all_rows, granularity), footer)
 
 
-def _similarity_in_words(table: pd.DataFrame, granularity: str) -> str:
+def _shared_units_in_words(table: pd.DataFrame, granularity: str) -> str:
     """The locators' lowest and highest RSim, without controls, from a ``criteria_table``."""
     without_controls = table[~table["locator"].isin(CONTROLS)]
     range_of_criterion = without_controls.groupby("criterion")["mean"].agg(["min", "max"])

@@ -48,7 +48,7 @@ class KlobParams(NotebookParams):
             raise UserError("located_edits: a model that fills masks is not edited; give 0")
         for name in self.values["locators"] if self.values["located_edits"] else ():
             if make_locator(name).tokens == "none":
-                raise UserError(f"locators: {name} points to no fact's layer; leave it out")
+                raise UserError(f"locators: {name} points to no fact's layer; omit it")
 
     def _check_examples(self) -> None:
         require_local(self.values["source"])

@@ -13,7 +13,7 @@ cancels in a difference of two. ``helpers.klob.ceiling`` makes the runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -200,37 +200,51 @@ def better_locators(regrets: Sequence[RuleRegret]) -> list[RuleRegret]:
 
 
 def rule_regret_text(run: Run) -> ShownTable:
-    """Regret by rule, and each locator's test against the best fixed layer (Holm over locators)."""
+    """Regret by rule, and each locator's test against the best fixed layer (Holm over locators).
+
+    ``could detect`` is at 5 % divided by the number of locators' tests.
+    """
     regrets = sorted(rule_regrets(run), key=lambda regret: regret.estimate.mean)
+    locators = [regret for regret in regrets if regret.is_locator]
+    tests = _test_count(regret.contrast for regret in locators)
+    least_detectable = {
+        (regret.rule, regret.tokens): detectable(regret.against_fixed, tests=tests)
+        for regret in locators
+    }
     rows = []
     p_values = []
     for regret in regrets:
         is_fixed = regret.rule == BEST_FIXED
         contrast = regret.contrast
         difference = "" if is_fixed else with_interval(contrast.difference, signed=True)
+        least = least_detectable.get((regret.rule, regret.tokens))
         rows.append(
             {
                 "layer chosen by": RULE_LABELS.get(regret.rule, regret.rule),
                 "tokens": TOKEN_LABELS[regret.tokens],
                 "regret, nats per token": with_interval(regret.estimate),
                 "minus one layer for all": difference,
-                "could detect": _detectable_text(regret) if regret.is_locator else "",
+                "could detect": "" if least is None else _detectable_text(least),
             }
         )
         p_values.append(float("nan") if is_fixed else contrast.p_value)
     table = with_p_values(rows, p_values, [regret.is_locator for regret in regrets])
     table = table.set_index(["layer chosen by", "tokens"])
-    locators = [regret for regret in regrets if regret.is_locator]
-    least = [detectable(regret.against_fixed) for regret in locators]
     fact_counts = [regret.against_fixed.count() for regret in locators]
-    shown = with_power(table, least, fact_counts, unit=" nats", digits=2)
+    shown = with_power(
+        table, least_detectable.values(), fact_counts, unit=" nats", digits=2, tests=tests
+    )
     shown = with_relations(shown, [regret.regret for regret in regrets])
     return with_note(shown, *_notes(run))
 
 
-def _detectable_text(regret: RuleRegret) -> str:
-    """The smallest difference to the best fixed layer that its test could detect; a dash without a test."""
-    least = detectable(regret.against_fixed)
+def _test_count(contrasts: Iterable[Contrast]) -> int:
+    """The number of contrasts that are tested, at least one."""
+    return max(1, sum(not np.isnan(contrast.p_value) for contrast in contrasts))
+
+
+def _detectable_text(least: float) -> str:
+    """A detectable difference, or a dash where there is no test."""
     return "–" if np.isnan(least) else f"{least:.2f}"
 
 
@@ -251,12 +265,12 @@ def _notes(run: Run) -> list[str]:
         f"a layer chosen on the edits that it is scored on: {by_chance_too:.2f} nats above the oracle",
     ]
     if facts.left_out:
-        notes.append(f"left out, since an edit failed: {facts.left_out}")
+        notes.append(f"excluded, since an edit failed: {facts.left_out}")
     return notes
 
 
 def is_donor(facts: pd.MultiIndex) -> dict[str, NDArray[np.bool_]]:
-    """Whose layers may stand in the place of a fact's own, by null [facts, donors]; never the fact's."""
+    """Whose layers may replace a fact's own, by null [facts, donors]; never the fact's."""
     relations = facts.get_level_values("relation").to_numpy()
     answers = facts.get_level_values("answer").to_numpy()
     is_other = ~np.eye(len(facts), dtype=bool)
@@ -276,7 +290,7 @@ def own_layers_worth(
     Args:
         facts: whose gains are compared.
         indices: of each fact's layer [facts].
-        donors: whose layers stand in the place of a fact's own [facts, donors].
+        donors: whose layers replace a fact's own [facts, donors].
     """
     gain_at_layer_of = facts.mean_gains[:, indices]  # [facts, donors]
     donor_counts = donors.sum(axis=1)
@@ -300,11 +314,13 @@ def regret_nulls_text(run: Run) -> ShownTable:
         contrasts = [paired(0 * worth, worth, "number") for worth in worths]
         corrected = holm([contrast.p_value for contrast in contrasts])
         columns[null] = [
-            f"{with_interval(contrast.difference, signed=True)}{_p_text(p_value)}"
+            f"{with_interval(contrast.difference, signed=True)}{_p_in_brackets(p_value)}"
             for contrast, p_value in zip(contrasts, corrected, strict=True)
         ]
         fact_counts = [int(worth.count()) for worth in worths]
-        power = with_power(pd.DataFrame(), map(detectable, worths), fact_counts, digits=2)
+        tests = _test_count(contrasts)
+        least_detectable = [detectable(worth, tests=tests) for worth in worths]
+        power = with_power(pd.DataFrame(), least_detectable, fact_counts, digits=2, tests=tests)
         if power.note:
             notes.append(f"{null}: {power.note}")
         samples += worths
@@ -312,5 +328,5 @@ def regret_nulls_text(run: Run) -> ShownTable:
     return with_note(with_relations(table, samples), *notes)
 
 
-def _p_text(p_value: float) -> str:
+def _p_in_brackets(p_value: float) -> str:
     return "" if np.isnan(p_value) else f" (p = {p_value:.3f})"

@@ -37,7 +37,7 @@ from helpers.thinkedit.metrics import OWN, capped_ratios, chain_index, sums_of, 
 LATEST = 30  # requests whose success right after their turn is reported at a checkpoint
 SAMPLE = 100  # requests that are asked again, evenly by age
 ON_TOP_AT = (0, 1, 100, 1000, 10_000)  # and at a run's last checkpoint
-WORDINGS = 2  # of a request, besides its prompt
+WORDINGS = 2  # of a request, in addition to its prompt
 FREE_TEXT = Sampling(max_new_tokens=20, stop=r"[.\n]", chat=False)
 # Kinds of tables: those that complete a checkpoint and what is edited on top of it, and why none follow.
 STATE = "state"
@@ -50,7 +50,10 @@ PEAK_MEASURES = {"ES": "ES", "AFF": "AFF_hard", "ANF": "ANF_hard"}
 
 @dataclass(frozen=True)
 class LifelongRun:
-    """A track, the probes, and the numbers of edits at which both are asked; 0 is always one of them."""
+    """One method along one stream, and what is asked of it after several numbers of edits.
+
+    At each of the ``checkpoints``, and before the first edit, the stream's requests and the probes are asked.
+    """
 
     track: Track
     probed: ProbedModel
@@ -83,11 +86,11 @@ class LifelongRun:
 
     @property
     def counts_on_top(self) -> set[int]:
-        """Those of ``counts`` upon which probes are edited."""
+        """The numbers of edits on top of which further edits, of the probes, are made."""
         return set(self.counts) & {*ON_TOP_AT, max(self.counts)}
 
     def finished(self) -> set[int]:
-        """Those of ``counts`` of which everything is stored."""
+        """The numbers of edits at which everything is asked and stored."""
         lacking = self.counts_on_top - self.results.done(ON_TOP)
         return set(self.counts) & self.results.done(STATE) - lacking
 

@@ -45,7 +45,7 @@ def _line_of(method: str, mode: str) -> dict[str, Any]:
     return line if mode.startswith("turns of 1,") else line | {"linestyle": ":"}
 
 
-def _footer(run: Run, *notes: str) -> str:
+def _stream_footer(run: Run, *notes: str) -> str:
     """What a run's figures are drawn from, in one line."""
     source = run.about.source
     model_words = f"{source['model']}, {source['dtype']} on {source['device']}"
@@ -93,7 +93,7 @@ def survival(run: Run) -> Figure:
     for axes, measure in zip(panels[:, -1], ("free text", "perplexity"), strict=True):
         _label_methods(axes, run, measure)
     words = {"now": "requests", "locality": "known facts", "exam": "questions"}
-    footer = _footer(run, _counts_in_words(run, words), _BARS)
+    footer = _stream_footer(run, _counts_in_words(run, words), _BARS)
     return with_caption(fig, so_what(run)[0].removesuffix("."), footer)
 
 
@@ -156,7 +156,7 @@ def retention(run: Run) -> Figure:
         " their newest ones (not tested)"
     )
     counts = _counts_in_words(run, {"now": "requests"})
-    return with_caption(fig, finding, _footer(run, counts, "hollow: right after their turn"))
+    return with_caption(fig, finding, _stream_footer(run, counts, "hollow: right after their turn"))
 
 
 def by_age(measures: pd.DataFrame, measure: str) -> pd.Series:
@@ -203,7 +203,7 @@ def first_to_collapse(run: Run) -> Figure:
     axes.set(xlim=(-0.5, len(SIGNS) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False)
     cells = "number: edits at the first checkpoint beyond it; –: none"
-    return with_caption(fig, so_what(run)[1].removesuffix("."), _footer(run, cells))
+    return with_caption(fig, so_what(run)[1].removesuffix("."), _stream_footer(run, cells))
 
 
 _IN_CELL: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
@@ -240,7 +240,7 @@ def on_top_of_many(run: Run) -> Figure:
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
-    return with_caption(fig, finding, _footer(run, _counts_in_words(run, words), _BARS))
+    return with_caption(fig, finding, _stream_footer(run, _counts_in_words(run, words), _BARS))
 
 
 _FAINT_BARS = {"elinewidth": 0.4, "capsize": 0}

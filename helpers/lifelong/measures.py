@@ -78,7 +78,7 @@ def measures_of_run(run: Run) -> pd.DataFrame:
 
 
 def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
-    """A measure of one method after so many edits, with its 95 % interval by unit; NaN where there is none.
+    """A measure of one method after ``edits`` edits, with its 95 % interval by unit; NaN where there is none.
 
     Retention is the share of the sampled requests that were written right after their turn and still are;
     perplexity is exp of the mean change of the loss, infinite where a window's is no number; of matrices the

@@ -70,7 +70,7 @@ class LifelongPlan:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> LifelongPlan:
-        """The plan of a notebook's parameters, which may have others besides."""
+        """The plan of a notebook's parameters, which may have others as well."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
     def probes(self) -> Probes:
@@ -188,7 +188,7 @@ class LifelongParams(NotebookParams):
         for method in self.methods:
             editor, suffix = split_method(method)
             if suffix == "icd" or editor.name == "ike":
-                raise UserError(f"{method}: it is of single edits; leave it out of a sequence")
+                raise UserError(f"{method}: it is of single edits; omit it from a sequence")
 
     def _check_turns(self) -> None:
         """Refuse turns that end at no checkpoint."""

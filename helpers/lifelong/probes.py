@@ -29,9 +29,9 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from helpers.behaviour.doses import distribution_shifts, next_token_scores
-from helpers.behaviour.exam import VERSION as EXAM_VERSION
-from helpers.behaviour.exam import exam
+from helpers.behaviour.doses_run import distribution_shifts, next_token_scores
+from helpers.behaviour.exam_run import VERSION as EXAM_VERSION
+from helpers.behaviour.exam_run import exam
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
@@ -79,7 +79,7 @@ class ProbeCounts:
 
 @dataclass(frozen=True)
 class Probes:
-    """The pools, and how many of each are asked.
+    """What is asked at every checkpoint: pools of records, graphs and facts, and how many of each.
 
     Args:
         records: pools of PEAK records, one for each of two data sets.
@@ -95,16 +95,16 @@ class Probes:
 
     @property
     def subjects(self) -> set[str]:
-        """Those of all pools: of records, of all facts on chains, of all candidates."""
+        """The subjects of all pools: of records, of all facts on chains, of all candidates."""
         subjects = {record.subject for pool in self.records for record in pool}
         subjects |= {fact.subject for graph in self.graphs for fact in graph.facts}
         return subjects | {fact.subject for fact in self.candidates}
 
     @property
     def asked_records(self) -> list[PeakRecord]:
-        """Those that are asked, numbered anew, since two sets may use the same numbers.
+        """The records that are asked, numbered anew, since two sets may use the same numbers.
 
-        Prompts of other facts are left out: ``known`` asks for such.
+        Prompts of other facts are excluded: ``known`` asks for such.
         """
         first_pool, second_pool = self.records
         records = [*first_pool[: self.counts.peak_cf], *second_pool[: self.counts.peak_t]]
@@ -114,12 +114,12 @@ class Probes:
 
     @property
     def asked_graphs(self) -> tuple[EditedGraph, ...]:
-        """Those that are asked."""
+        """The graphs that are asked."""
         return self.graphs[: self.counts.chains]
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """All that the answers depend on besides model and edits."""
+        """All that the answers depend on in addition to model and edits."""
         pools = [
             [record.to_json() for pool in self.records for record in pool],
             [asdict(graph) for graph in self.graphs],

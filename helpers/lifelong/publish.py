@@ -32,10 +32,10 @@ def publication(params: Mapping[str, Any]) -> Publication:
     runs = plan.runs(lm)
     print("CPU minutes of SmolLM2's measured costs, in proportion to the model's parameters:")
     print(cost_table(runs).to_string(index=False, float_format="{:.1f}".format), flush=True)
-    return publication_of(lm, plan, {str(key): run for key, run in runs.items()})
+    return publication_of_runs(lm, plan, {str(key): run for key, run in runs.items()})
 
 
-def publication_of(
+def publication_of_runs(
     lm: LanguageModel, plan: LifelongPlan, runs: Mapping[str, LifelongRun]
 ) -> Publication:
     """Runs as parts of a publication, by the names of their tables."""
@@ -58,8 +58,8 @@ def publication_of(
             Part(
                 name,
                 settings,
-                partial(measures_of, run),
-                partial(measures_of, run, from_store_only=True),
+                partial(published_measures, run),
+                partial(published_measures, run, from_store_only=True),
                 cases=(0, *run.checkpoints),
             )
         )
@@ -70,7 +70,7 @@ def publication_of(
     return Publication(run_name(lm.name, plan.stream), About(source, caption=caption), parts)
 
 
-def measures_of(run: LifelongRun, *, from_store_only: bool = False) -> pd.DataFrame:
+def published_measures(run: LifelongRun, *, from_store_only: bool = False) -> pd.DataFrame:
     """The measures of a run as they are published; if ``from_store_only``, of what is finished."""
     if not from_store_only:
         run.complete()
@@ -79,7 +79,7 @@ def measures_of(run: LifelongRun, *, from_store_only: bool = False) -> pd.DataFr
 
 def live_run(lm: LanguageModel, plan: LifelongPlan, runs: Mapping[str, LifelongRun]) -> Run:
     """Runs made now, as published runs are, under a name that no published run has."""
-    planned = publication_of(lm, plan, runs)
+    planned = publication_of_runs(lm, plan, runs)
     tables = {part.name: part.make() for part in planned.parts}
     settings = {part.name: part.settings for part in planned.parts}
     about = About(planned.about.source, settings, planned.about.caption)

@@ -47,7 +47,7 @@ RECALLED = "recalled-smollm2-135m"
 class StreamRequest:
     """One request of a stream, and other wordings of its prompt.
 
-    ``group`` is what it says of its subject; empty where that is unknown and may be anything.
+    ``group`` is what it states of its subject; empty where that is unknown and may be anything.
     """
 
     case_id: int
@@ -81,11 +81,11 @@ class Stream:
 
     @property
     def digest(self) -> str:
-        """Of all requests in their order."""
+        """Digest of all requests in their order."""
         return settings_key({"requests": [asdict(request) for request in self.requests]})
 
     def first(self, count: int) -> Stream:
-        """Its beginning; a UserError where the stream is shorter."""
+        """The stream of the first ``count`` requests; a ``UserError`` where there are fewer."""
         if count > len(self.requests):
             raise UserError(
                 f"the stream {self.name} has {len(self.requests)} requests, a checkpoint is at {count}:"
@@ -226,7 +226,7 @@ def recalled_requests() -> list[StreamRequest]:
 def with_other_answers(known_facts: Sequence[KnownFact], seed: int = 0) -> list[StreamRequest]:
     """For each fact a request with an answer of another subject of its group, drawn by ``seed``.
 
-    A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is left out.
+    A fact of which every other answer is true, or has been given away ``MOST_PER_ANSWER`` times, is excluded.
     """
     generator = random.Random(seed)
     comparable_answers: dict[str, dict[str, str]] = defaultdict(

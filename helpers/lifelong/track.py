@@ -1,7 +1,7 @@
-"""One editor along a stream, turn by turn, kept so that it goes on where it was interrupted.
+"""One editor along a stream, turn by turn, kept so that it resumes where it was interrupted.
 
-Right after its turn every request is asked at its prompt (*at once*), which costs one short pass. Where the
-sequence stands is kept at every checkpoint, and in between every ``KEPT_EVERY`` seconds. What is made again
+Right after its turn every request is asked at its prompt (*at once*), which costs one short pass. The state
+of the sequence is kept at every checkpoint, and in between every ``KEPT_EVERY`` seconds. What is made again
 after an interruption is equal bit for bit, as nothing else enters.
 """
 
@@ -79,7 +79,7 @@ class Track:
         return results
 
     def states(self, checkpoints: Sequence[int]) -> Iterator[tuple[int, Edit, SequenceState]]:
-        """At each number of edits of ``checkpoints`` all edits as one, and where the sequence stands."""
+        """Edit along the stream and yield, at each checkpoint, the count, all edits as one, and the state."""
         counts = sorted(set(checkpoints))
         if not counts:
             return
@@ -110,7 +110,7 @@ class Track:
         return in_order.drop_duplicates("position", ignore_index=True)
 
     def _state_at(self, count: int) -> SequenceState:
-        """Where the sequence stands after ``count`` edits, made on from the last kept place before."""
+        """The sequence's state after ``count`` edits, made from the last kept state before."""
         if count == 0:
             return SequenceState()
         if self.editor.sees_all:

@@ -226,11 +226,11 @@ def causal_trace(
         return corrupted
 
     noised_batch = _repeated(batch, samples)
-    clean_probability = _answer_probabilities(lm, batch, query)
+    clean_probability = _probability_of_answer(lm, batch, query)
     with record(lm, inputs=block_names) as clean_states:  # [1, tokens, hidden] each
         slot_logits(lm, batch)
     with output_hooks(lm, {lm.layout.architecture.embedding: corrupt}):
-        noised_probability = _answer_probabilities(lm, noised_batch, query)
+        noised_probability = _probability_of_answer(lm, noised_batch, query)
         with record(lm, inputs=block_names) as noised_states:  # [samples, tokens, hidden] each
             slot_logits(lm, noised_batch)
 
@@ -244,7 +244,7 @@ def causal_trace(
         entering = noised_states[block_name].repeat(token_count, 1, 1)
         entering[rows, tokens] = clean_states[block_name][0, tokens]
         with resumed(lm, layer, entering):
-            probabilities = _answer_probabilities(lm, restored_batch, query)
+            probabilities = _probability_of_answer(lm, restored_batch, query)
         by_layer.append(probabilities.view(token_count, samples).mean(1))
     return CausalTrace(
         float(clean_probability), float(noised_probability.mean()), torch.stack(by_layer, dim=1)
@@ -262,6 +262,6 @@ def _repeated(batch: SlotBatch, count: int) -> SlotBatch:
     )
 
 
-def _answer_probabilities(lm: LanguageModel, batch: SlotBatch, query: Query) -> Tensor:
+def _probability_of_answer(lm: LanguageModel, batch: SlotBatch, query: Query) -> Tensor:
     """The probability of the query's answer in each row."""
     return slot_logits(lm, batch).softmax(1)[:, query.required_target]

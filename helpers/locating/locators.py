@@ -78,7 +78,7 @@ class Locator(ABC):
         return [query.subject_last if self.at_subject else query.slot for query in queries]
 
     def settings(self) -> dict[str, object]:
-        """Everything besides the model that determines the scores, for result keys."""
+        """Everything except the model that determines the scores, for result keys."""
         return {"class": type(self).__name__, **vars(self)}
 
 

@@ -28,7 +28,7 @@ def token_batches(
 ) -> Iterator[list[int]]:
     """Group indices of like lengths, longest first, so that rows x width stays in the budget.
 
-    Where they stand side by side, not ``padded``, it is the sum of their lengths.
+    Where they are side by side, not ``padded``, it is the sum of their lengths.
     """
     batch: list[int] = []
     batch_tokens = 0  # without padding

@@ -29,7 +29,7 @@ _WITHOUT_EFFECT = {"transformers_version", "architectures", "dtype", "torch_dtyp
 _WIDTH = 1021
 # What a tokenizer does to a text before and after its vocabulary is looked up.
 _STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-# What changes texts or ids besides where it is switched on, as few tokenizers have it.
+# What also changes texts or ids where it is switched on, as few tokenizers have it.
 _SWITCHES = ("split_special_tokens", "clean_up_tokenization_spaces")
 
 

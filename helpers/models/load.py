@@ -189,6 +189,9 @@ def _similar_model(name: str) -> str:
     small = name.lower().replace("_", "-")
     if hint := did_you_mean(small, MODEL_NAMES, cutoff=0.88):
         return hint
+    begun = [known for known in PACKAGED_WEIGHTS if small and known.startswith(small)]
+    if len(begun) == 1:  # a packaged name without its size
+        return meant_in_words(begun[0])
     starts = [start for start in _ORGANISATIONS if small.startswith(start)]
     if starts:
         return meant_in_words(f"{_ORGANISATIONS[max(starts, key=len)]}/{name}")

@@ -145,7 +145,7 @@ def answer_ids(lm: LanguageModel, answer: str, separator: str = " ") -> Ids:
 
 
 def separator_after(prompt: str) -> str:
-    """What stands between a prompt and its answer: a blank, or nothing.
+    """What is between a prompt and its answer: a blank, or nothing.
 
     Nothing after a line break, an opening quote or bracket, or a script without blanks.
     """

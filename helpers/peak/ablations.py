@@ -75,7 +75,7 @@ def variants_of(run: Run) -> list[str]:
 
 
 def sequence_key(method: str, edits: int) -> TableKey:
-    """The table of a sequence's scores after so many edits: ``rome+app after 10``."""
+    """The table of a sequence's scores after a number of edits: ``rome+app after 10``."""
     return TableKey("", method, edits=edits)
 
 

@@ -30,12 +30,12 @@ def answer_cosines(lm: LanguageModel, records: Sequence[PeakRecord]) -> pd.DataF
         answers = (record.target_new, *record.correct)
         ids_by_answer = ids_of_answers(lm, answers, separator)
         target_ids = ids_by_answer[record.target_new]
-        target = _direction(rows_of_matrix, target_ids, mean_row)
-        first_of_target = _direction(rows_of_matrix, target_ids[:1], mean_row)
+        target = _unit_direction(rows_of_matrix, target_ids, mean_row)
+        first_of_target = _unit_direction(rows_of_matrix, target_ids[:1], mean_row)
         for answer_index, answer in enumerate(record.correct):
             ids = ids_by_answer[answer]
-            cosine = _direction(rows_of_matrix, ids, mean_row).dot(target)
-            first_cosine = _direction(rows_of_matrix, ids[:1], mean_row).dot(first_of_target)
+            cosine = _unit_direction(rows_of_matrix, ids, mean_row).dot(target)
+            first_cosine = _unit_direction(rows_of_matrix, ids[:1], mean_row).dot(first_of_target)
             shares_token = not set(ids).isdisjoint(target_ids)
             measures = float(cosine), float(first_cosine), shares_token
             rows.append((record.case_id, answer_index, *measures))
@@ -49,7 +49,7 @@ def answer_cosines(lm: LanguageModel, records: Sequence[PeakRecord]) -> pd.DataF
     return pd.DataFrame(rows, columns=[*types]).astype(types)
 
 
-def _direction(rows_of_matrix: Tensor, ids: Ids, mean_row: Tensor) -> Tensor:
+def _unit_direction(rows_of_matrix: Tensor, ids: Ids, mean_row: Tensor) -> Tensor:
     """The unit vector [d] of an answer's mean row, less that of the vocabulary."""
     vector = rows_of_matrix[torch.tensor(ids, device=rows_of_matrix.device)].mean(dim=0) - mean_row
     return vector / vector.norm()

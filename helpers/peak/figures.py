@@ -137,7 +137,7 @@ def answer_probabilities(
     """One record's answers before and after edits, each list by its probability before (PEAK, Figure 1).
 
     ``answers`` is as ``edit_prompt_probabilities`` gives it, ``lists`` those of its lists that are drawn;
-    the title is the fact and the edit. Hollow marks are answers that the filter leaves out
+    the title is the fact and the edit. Hollow marks are answers that the filter omits
     (``keep_answers``): the unedited model does not rank them as it should.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]
@@ -322,7 +322,8 @@ def paper_against_ours(
     _legend_of_slopes(fig, panels)
     caption = (
         f"{dataset.upper()}, means in percent, 95 % intervals; {_counts_of_records(our_metrics)};"
-        f" grey: PEAK, Tables 3, 4 and 9; {_effect_of_app(metrics_by_run)}{_ending(runs, answer_filter)}"
+        f" grey: PEAK, Tables 3, 4 and 9; {_effect_of_app(metrics_by_run)}"
+        f"{_caption_ending(runs, answer_filter)}"
     )
     return with_caption(fig, _slopes_in_words(our_metrics), caption)
 
@@ -427,7 +428,7 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
         _draw_verdicts(axes, counts_of_run.reindex(findings.index))
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
     counted = "Tests by relation at p < 0.05 after Holm's correction, and how many hold of how many; –: none"
-    caption = f"{counted}; n: records with AFF{_ending(runs, answer_filter)}"
+    caption = f"{counted}; n: records with AFF{_caption_ending(runs, answer_filter)}"
     return with_caption(fig, _held_in_words(verdicts_by_run), caption)
 
 
@@ -467,7 +468,7 @@ def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
     return None if answer_filter == DEFAULT_FILTER else answer_filter
 
 
-def _ending(runs: Iterable[Run], answer_filter: AnswerFilter) -> str:
+def _caption_ending(runs: Iterable[Run], answer_filter: AnswerFilter) -> str:
     """A caption's last words on several runs: an undertrained method, a filter other than the default."""
     is_undertrained = any(training_notes(run) for run in runs)
     changed_filter = _if_changed(answer_filter)

@@ -58,7 +58,7 @@ def publication_of(
     methods: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> Publication:
-    """A run's parts; ``more`` is what all its rows depend on besides."""
+    """A run's parts; ``more`` is what else all its rows depend on."""
     sample_words = ""
     keep = params.get("keep")
     if keep is not None:

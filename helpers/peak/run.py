@@ -238,7 +238,7 @@ class PeakSequence:
         return {**evaluation.score(records, total), **evaluation.probe_table(records)}
 
     def _state(self, earlier: Sequence[int], requests: Sequence[EditRequest]) -> SequenceState:
-        """Where the sequence stands after all requests, from the last earlier checkpoint that is intact."""
+        """The sequence's state after all requests, from the last earlier checkpoint that is intact."""
         if self.editor.sees_all:
             return SequenceState(self.editor.edit_jointly(requests))
         count, state = self._last_intact(earlier)

@@ -29,8 +29,8 @@ class SplitRecord:
 
 def split_record(record: PeakRecord) -> SplitRecord:
     """Half of a record's correct and hard false answers each; the rest of it is in both."""
-    shown_correct, unshown_correct = _halves(record, "correct")
-    shown_false, unshown_false = _halves(record, "hard")
+    shown_correct, unshown_correct = _shown_and_unshown(record, "correct")
+    shown_false, unshown_false = _shown_and_unshown(record, "hard")
     return SplitRecord(
         replace(record, correct=shown_correct, hard_false=shown_false),
         replace(record, correct=unshown_correct, hard_false=unshown_false),
@@ -50,7 +50,9 @@ def shown_names(
     return set(drawn_order[: (len(drawn_order) + coin) // 2])
 
 
-def _halves(record: PeakRecord, list_name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _shown_and_unshown(
+    record: PeakRecord, list_name: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The shown and the unshown answers of a list, in the record's order."""
     answers: Sequence[str] = record.lists[list_name]
     names = {comparable(answer) for answer in answers}

@@ -98,7 +98,7 @@ class About:
 
     source: Mapping[str, Any]  # what all its rows have in common: model, data, scoring
     settings: Mapping[str, Any] = field(default_factory=dict)  # of each part, by its name
-    caption: Mapping[str, Any] = field(default_factory=dict)  # what captions report besides
+    caption: Mapping[str, Any] = field(default_factory=dict)  # what else captions report
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +267,7 @@ PACKAGED_WORDS = {
 
 
 def runs_by_model(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs by the model that they are of, packaged models first; runs of no model are left out."""
+    """Runs by the model that they are of, packaged models first; runs of no model are omitted."""
     by_model: dict[str, list[Run]] = {model_name: [] for model_name in PACKAGED_WORDS}
     for run in runs:
         model_name = run.about.source.get("model")

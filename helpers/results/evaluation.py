@@ -1,6 +1,6 @@
 """A benchmark's cases asked of one model before and after edits, with the store that keeps their scores.
 
-A *benchmark* says what its cases are, which edit each of them asks for, and what is asked then. A *mode* says
+A *benchmark* has cases, and states which edit each asks for and what is asked then. A *mode* states
 how these edits are made. An *evaluation* is a benchmark with a model, an editor, a mode and a store: which
 cases are missing, all of them checked and made, what is finished read, without edits that were given up.
 """
@@ -21,6 +21,7 @@ from helpers.editing.icd import ScoredTexts
 from helpers.editing.request import EditRequest
 from helpers.models import LanguageModel
 from helpers.models.batching import records_at_once
+from helpers.processes import tell_run
 from helpers.records import Numbered, read_all
 from helpers.results.store import Cases, Results, ResultsStore, flag_unusable, settings_key
 from helpers.scoring.answers import Question, score_answers, tokenised
@@ -79,7 +80,8 @@ class Benchmark(Generic[Case]):
         questions: what a case asks an edited model, with the keys of the answers, ``case_id`` first. A case
             of which the model cannot be asked this is refused.
         relation: of a case, None where it is unknown; intervals are by relation.
-        content: all that a case's rows depend on besides the settings, as JSON values; None: on all cases.
+        content: all that a case's rows depend on in addition to the settings, as JSON values; None: on all
+            cases.
         settings: what else all rows depend on.
         score: tables of cases under edits; by default "scores", of the answers to the ``questions``.
         finite: the column of scores that an edit must leave numbers; empty: none.
@@ -129,7 +131,7 @@ class Mode(Generic[Case]):
     Args:
         name: in the store.
         edits: one for each case, by an editor; by default that of its own request.
-        settings: what rows depend on in this mode besides.
+        settings: what else rows depend on in this mode.
         content: of a case, in the place of the benchmark's.
         of_all: whether each case's rows depend on all cases.
         in_sequence: each edit is made upon the ones before it, in the order of the cases, and all cases are
@@ -151,7 +153,8 @@ INDEPENDENT: Mode[Any] = Mode("independent")
 class Evaluation(Generic[Case]):
     """A benchmark's scores under one editor's edits, or of the unedited model.
 
-    ``chunk`` cases are edited together, which is what an interruption can cost.
+    ``chunk`` cases are edited together, which is what an interruption can cost. ``tell`` gets lines of
+    progress.
     """
 
     lm: LanguageModel
@@ -161,6 +164,7 @@ class Evaluation(Generic[Case]):
     mode: Mode[Case] = INDEPENDENT
     chunk: int | None = None
     progress: bool = False
+    tell: Callable[[str], None] = tell_run
 
     @property
     def unedited(self) -> Evaluation[Case]:
@@ -213,7 +217,12 @@ class Evaluation(Generic[Case]):
             by_id[case.case_id] = case
         chunk = self.chunk or records_at_once(self.lm.device, 32)
         content = None if self._is_of_all else self.benchmark.content
-        return Cases(by_id, None if self.mode.in_sequence else chunk, self.mode.content or content)
+        return Cases(
+            by_id,
+            None if self.mode.in_sequence else chunk,
+            self.mode.content or content,
+            self.tell,
+        )
 
     def missing(self) -> list[int]:
         """The numbers of the cases that are not done."""
@@ -254,8 +263,8 @@ class Evaluation(Generic[Case]):
         assert editor is not None
         if self.mode.edits is not None:
             raise UserError(
-                f"{editor.method}: in mode {self.mode.name} nothing says which texts train; leave the"
-                " method out, or take another mode"
+                f"{editor.method}: mode {self.mode.name} does not state which texts train; omit"
+                " the method, or take another mode"
             )
         scored_by_all: ScoredTexts | None = None
         if self.mode.in_sequence:

@@ -96,8 +96,12 @@ def with_power(
     *,
     unit: str = "",
     digits: int = 1,
+    tests: int = 1,
 ) -> ShownTable:
-    """A table of tests with a line below: their ``detectable`` differences, rounded up, and numbers n."""
+    """A table of tests with a line below: their ``detectable`` differences, rounded up, and numbers n.
+
+    ``tests`` is what ``detectable`` was given: how many tests share the 5 %.
+    """
     scale = 10**digits
     rounded_up = []
     counts = []
@@ -110,7 +114,8 @@ def with_power(
     range_ends = dict.fromkeys((min(rounded_up), max(rounded_up)))
     differences = "–".join(f"{difference:.{digits}f}" for difference in range_ends)
     n_range = _ends(counts)
-    power_note = f"could detect {differences}{unit} (n = {n_range}; two-sided 5 %, power 80 %)"
+    level = "5 %" if tests == 1 else f"5 % divided by {tests} tests"
+    power_note = f"could detect {differences}{unit} (n = {n_range}; two-sided {level}, power 80 %)"
     return with_note(table, power_note)
 
 

@@ -22,7 +22,7 @@ class Part:
     """One table of a run; ``Run.joined`` reads those whose names are alike up to a colon as one."""
 
     name: str  # such as "ROME+APP" or "exact: rome, deep"
-    settings: Mapping[str, Any]  # what its rows depend on besides the run's source
+    settings: Mapping[str, Any]  # what its rows depend on in addition to the run's source
     make: Callable[[], pd.DataFrame]  # the whole table; resumes through the results store
     from_store: Callable[[], pd.DataFrame] | None = None  # its rows that are finished
     cases: Collection[int] = ()  # values of ``case_id``; a table with all of them is not made again

@@ -318,8 +318,10 @@ def unpaired_means(first: ArrayLike, second: ArrayLike) -> Contrast:
     return Contrast(difference, p_value, relation_count=relation_count)
 
 
-def detectable(*samples: ArrayLike) -> float:
+def detectable(*samples: ArrayLike, tests: int = 1) -> float:
     """The smallest mean that a two-sided t-test at 5 % finds with a power of 80 %: with many, 2.8 errors.
+
+    Where several ``tests`` are corrected together, that of a test at 5 % divided by their number.
 
     Of one sample, of paired differences, or the difference of two means; errors are by relation where the
     tests are. NaN where there is no test: of too few relations, or of values that do not differ.
@@ -331,7 +333,7 @@ def detectable(*samples: ArrayLike) -> float:
     if not (have_relations and differ):
         return float("nan")
     joint_error, freedom = combined_error(*errors)
-    return float(stats.t.isf((0.025, 0.2), freedom).sum()) * joint_error
+    return float(stats.t.isf((LEVEL / tests / 2, 0.2), freedom).sum()) * joint_error
 
 
 def unit_draws(

@@ -20,7 +20,7 @@ import pandas as pd
 
 from helpers.kept import DamagedError, kept_whole, read_kept
 from helpers.paths import digest_of, write_whole
-from helpers.processes import Progress
+from helpers.processes import Progress, tell_run
 
 Case = TypeVar("Case")
 _NONE = pd.DataFrame({"case_id": pd.Series(dtype="int64")})
@@ -115,13 +115,15 @@ class Cases(Generic[Case]):
     """A resumable run over cases, by the number in the column ``case_id`` of their results.
 
     Chunks of 1, 4, 16, … up to ``chunk`` cases are made together; None: all at once. ``content`` gives,
-    as JSON values, all that a case's rows depend on besides the settings: rows are then stored under a
-    number made of it, so that correcting one case of a file costs that case alone.
+    as JSON values, all that a case's rows depend on in addition to the settings: rows are then stored under a
+    number made of it, so that correcting one case of a file costs that case alone. ``tell`` gets lines of
+    progress.
     """
 
     by_id: Mapping[int, Case]
     chunk: int | None = 32
     content: Callable[[Case], object] | None = None
+    tell: Callable[[str], None] = tell_run
 
     def completed(
         self,
@@ -130,7 +132,7 @@ class Cases(Generic[Case]):
     ) -> pd.DataFrame:
         """The scores of all cases; ``make`` gives missing ones by kind, "scores" mark a case as done."""
         missing = self.missing(results)
-        progress, done = Progress(len(missing)), 0
+        progress, done = Progress(len(missing), tell=self.tell), 0
         size, most = (1, self.chunk) if self.chunk else (len(missing), len(missing))
         while done < len(missing):
             made = make([self.by_id[each] for each in missing[done : done + size]])

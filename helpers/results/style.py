@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from helpers.paths import PACKAGED, figures_folder, file_name
 
-# Eight colours that readers with any colour vision tell apart (seaborn's "colorblind").
+# Eight colours that readers with any colour vision distinguish (seaborn's "colorblind").
 PALETTE = tuple(
     to_rgb(f"#{code}")
     for code in ["0173b2", "de8f05", "029e73", "d55e00", "cc78bc", "ca9161", "fbafe4", "949494"]
@@ -113,7 +113,7 @@ def label_ends(axes: Axes, ends: Sequence[LineEnd]) -> None:
         lowest = label_heights[-1] + gap if label_heights else 0.0
         label_heights.append(max(heights[end], lowest))
     highest = 1.0
-    for number in reversed(range(len(label_heights))):  # the topmost would stand above the panel
+    for number in reversed(range(len(label_heights))):  # the topmost would be above the panel
         label_heights[number] = min(label_heights[number], highest)
         highest = label_heights[number] - gap
     for end, label_height in zip(in_order, label_heights, strict=True):
@@ -137,7 +137,7 @@ class PointLabel(NamedTuple):
 
 
 def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[PointLabel]) -> None:
-    """Label points beside them, in their colours, where least of other labels and points is covered.
+    """Label points next to them, in their colours, where least of other labels and points is covered.
 
     ``others`` are points without a label. The panel's scales and limits must be final.
     """

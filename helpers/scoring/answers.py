@@ -39,7 +39,7 @@ from helpers.models.tokens import (
     tuple_of_texts,
 )
 
-ROW_TOKENS = 192  # questions of one owner share a row up to this many, besides a prefix they share
+ROW_TOKENS = 192  # of a row that questions of one owner share, without their common prefix
 LOGITS_AT_A_TIME = 1 << 25  # 128 MiB in fp32
 
 
@@ -57,7 +57,7 @@ class Question:
 
 
 @dataclass
-class _Row:
+class _QuestionRow:
     """Questions of one owner in one prefix forest."""
 
     owner: int
@@ -325,21 +325,21 @@ def exclusive(lm: LanguageModel, answers: Sequence[str]) -> list[int]:
     return exclusive_indices
 
 
-def _packed_rows(asked: Sequence[_Asked]) -> list[_Row]:
+def _packed_rows(asked: Sequence[_Asked]) -> list[_QuestionRow]:
     """Rows of up to ``ROW_TOKENS``, first fit, longest questions first.
 
     Neither owners nor prefixes share a row, nor do prompts that a gate sees whole.
     """
     first_answers = np.cumsum([0, *(len(question.answers) for question in asked)]).tolist()
     with_answers = [index for index, question in enumerate(asked) if question.answers]
-    rows_of: dict[tuple[int, str, Ids], list[_Row]] = {}
+    rows_of: dict[tuple[int, str, Ids], list[_QuestionRow]] = {}
     for index in sorted(with_answers, key=lambda i: (asked[i].owner, -asked[i].size, i)):
         question = asked[index]
         prompt_of_row = question.prompt if question.is_seen_whole else ()
         rows = rows_of.setdefault((question.owner, question.prefix, prompt_of_row), [])
         row = _with_room(rows, question.size)
         if row is None:
-            row = _Row(
+            row = _QuestionRow(
                 question.owner, question.prefix, question.prefix_tokens, question.is_seen_whole
             )
             rows.append(row)
@@ -353,7 +353,7 @@ def _packed_rows(asked: Sequence[_Asked]) -> list[_Row]:
     return [row for rows in rows_of.values() for row in rows]
 
 
-def _with_room(rows: Sequence[_Row], size: int) -> _Row | None:
+def _with_room(rows: Sequence[_QuestionRow], size: int) -> _QuestionRow | None:
     for row in rows:
         if size <= row.room:
             return row
@@ -361,7 +361,11 @@ def _with_room(rows: Sequence[_Row], size: int) -> _Row | None:
 
 
 def _prompt_tokens(
-    rows: Sequence[_Row], edits: Sequence[Edit], width: int, count: int, device: torch.device
+    rows: Sequence[_QuestionRow],
+    edits: Sequence[Edit],
+    width: int,
+    count: int,
+    device: torch.device,
 ) -> PromptTokens | None:
     """Where prompts are in the packed rows; None where no edit asks for it."""
     is_gated = [row.owner >= 0 and edits[row.owner].is_gated for row in rows]
@@ -389,7 +393,7 @@ def _prompt_tokens(
 @torch.inference_mode()
 def _score_rows(
     lm: LanguageModel,
-    rows: Sequence[_Row],
+    rows: Sequence[_QuestionRow],
     edits: Sequence[Edit],
     number_of_questions: int,
     decisions: GateDecisions,

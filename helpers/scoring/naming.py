@@ -69,7 +69,7 @@ def unaccented(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """``unaccented`` in lower case: names that texts cannot tell apart are one."""
+    """``unaccented`` in lower case: names that texts do not distinguish are one."""
     return unaccented(text).casefold()
 
 
@@ -85,7 +85,7 @@ def log_naming(sums: ArrayLike) -> float:
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    """Whether no word goes on where the name begins or ends."""
+    """Whether no word continues where the name begins or ends."""
     begins_inside = start > 0 and _in_word(text[start - 1]) and _in_word(text[start])
     in_number = _POINT_IN_NUMBER.match(text, start - 1) if start else None
     in_number = in_number or _POINT_IN_NUMBER.match(text, end)

@@ -295,7 +295,7 @@ def _generated(
 
 
 def _append(lm: LanguageModel, response: list[int], token: int, sampling: Sampling) -> bool:
-    """Add a token to a response unless the token ends it; whether the response goes on."""
+    """Add a token to a response unless the token ends it; whether the response continues."""
     if token in lm.end_tokens:
         return False
     response.append(token)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -21,7 +20,7 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError
 from helpers import UserError
 from helpers.execute import RunError, execute
 from helpers.paths import write_whole
-from helpers.processes import Environment, each_alone, shared_cores
+from helpers.processes import Environment, each_alone, environment, shared_cores
 from helpers.sweeps.matrix import Job
 
 Engine = Callable[[Sequence[Job]], Iterator[Job]]
@@ -128,7 +127,7 @@ def _submit(jobs: Sequence[Job], folder: Path, options: Mapping[str, Any]) -> li
         cluster_variables = (
             {} if slurm_configuration is None else {"SLURM_CONF": slurm_configuration}
         )
-        with submitit.helpers.clean_env(), patch.dict(os.environ, cluster_variables):
+        with submitit.helpers.clean_env(), environment(cluster_variables):
             submitted_tasks = executor.map_array(Task(), jobs) if jobs else []
             return [task.job_id for task in submitted_tasks]
     except (NameError, ValueError, TypeError, AssertionError) as error:

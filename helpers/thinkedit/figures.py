@@ -68,7 +68,7 @@ def _terms_without_app(runs: Sequence[Run], rule: Known) -> Table:
     return tables.split_app(terms_of_runs(tuple(runs), rule=rule))[0]
 
 
-def _footer(runs: Sequence[Run], *notes: str, counts: Sequence[str] = ()) -> str:
+def _edits_footer(runs: Sequence[Run], *notes: str, counts: Sequence[str] = ()) -> str:
     """One line: how many edits are measured, of which models, and what the marks mean.
 
     ``counts`` are the numbers in words, where they are not those of all edits.
@@ -116,7 +116,7 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         axes.set_xscale("function", functions=_SQUARE_ROOT_SCALE)
         axes.set(xlim=(-0.001, 1.02), xticks=_TICKS_OF_SHARES)
         axes.set_xticklabels(map("{:g}".format, _TICKS_OF_SHARES))
-    footer = _footer(
+    footer = _edits_footer(
         shown_runs, "share left (at most 1 an edit), square-root scale; Holm's correction"
     )
     return style.with_caption(fig, _more_left_in_words(shown_runs, rule, mode), footer)
@@ -172,7 +172,7 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         f"IFR is highest along chains of two or three steps for {counts_in_words} (not tested)"
     )
     note = "numbers above: n of edits with such a chain; the paper pools chains and gives no n"
-    return style.with_caption(fig, finding, _footer(shown_runs, note))
+    return style.with_caption(fig, finding, _edits_footer(shown_runs, note))
 
 
 def _highest_at_two_or_three(tables_by_title: Mapping[str, Table]) -> list[bool]:
@@ -223,7 +223,7 @@ def what_is_left(
     for axes, marks in zip(fig.axes, marks_by_title.values(), strict=False):
         _write_deep_shares(axes, next(iter(marks.values())).table, labels_of_rows)
     made = "each edit made alone" if mode == "independent" else "edits made in sequence"
-    footer = _footer(
+    footer = _edits_footer(
         shown_runs, f"share of probability left, mean over edits, at most 1 each; {made}"
     )
     return style.with_caption(fig, _two_losses_in_words(table), footer)
@@ -250,14 +250,14 @@ def _two_losses_in_words(table: Table) -> str:
         so_in_all = is_so.groupby(table["method"], sort=False).all()
         methods = distinct(str(method) for method in so_in_all.index[so_in_all])
         if methods:
-            methods_that_lose[kind] = _listed([method_label(method) for method in methods])
+            methods_that_lose[kind] = _joined_by_and([method_label(method) for method in methods])
     if not methods_that_lose:
         return "No method erases more facts of one kind than of the other on all models"
     clauses = [f"{methods} erase more facts {kind}" for kind, methods in methods_that_lose.items()]
     return "; ".join(clauses)
 
 
-def _listed(words: Sequence[str]) -> str:
+def _joined_by_and(words: Sequence[str]) -> str:
     """Words with commas, and before the last "and"."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
@@ -292,7 +292,7 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
     _legend(fig, grid)
     app_words = _words_on_app(runs_by_size)
     note = "share of the links known before; first links: facts about the edited subject"
-    footer = _footer(runs_by_size, note, *app_words, counts=counts_in_words)
+    footer = _edits_footer(runs_by_size, note, *app_words, counts=counts_in_words)
     return style.with_caption(fig, _two_ways_in_words(estimates_by_model), footer)
 
 

@@ -29,7 +29,7 @@ from helpers.results.statistics import (
 from helpers.results.text import INCONCLUSIVE, verdicts_after_holm, with_interval
 from helpers.thinkedit.metrics import DEFAULT, Known
 from helpers.thinkedit.modes import BEFORE
-from helpers.thinkedit.tables import UNDERTRAINED, facts_of, in_papers_order, model_of
+from helpers.thinkedit.tables import UNDERTRAINED, facts_of, in_papers_order, model_of, verdict_of
 
 FIRST, LATER, DIRECT_QUESTION = "first links", "later links", "direct question"
 SUBJECT, ELSEWHERE = "the subject", "elsewhere"  # where a graph breaks first
@@ -209,12 +209,9 @@ def changes_of_modes(
     tests["Holm"] = ""
     for _, family in tests.groupby(["model", "links"]):
         p_values = [contrasts[index].p_value for index in family.index]
-        verdicts_alone = [_direction(contrasts[index]) for index in family.index]
+        verdicts_alone = [
+            verdict_of(contrasts[index], more="more known", less="less known")
+            for index in family.index
+        ]
         tests.loc[family.index, "Holm"] = verdicts_after_holm(verdicts_alone, p_values)
     return with_power(tests, least_detectable, tests["n edits"], digits=2)
-
-
-def _direction(contrast: Contrast) -> str:
-    if not contrast.p_value < LEVEL:
-        return INCONCLUSIVE
-    return "more known" if contrast.difference.mean > 0 else "less known"

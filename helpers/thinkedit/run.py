@@ -221,7 +221,7 @@ class ThinkEditRun:
         return probes.probes_of(edit, self.universe, self.kinds)
 
     def _scoring(self) -> dict[str, Any]:
-        """What the estimator's scores depend on besides model, edits and editor."""
+        """What the estimator's scores depend on in addition to model, edits and editor."""
         scoring: dict[str, Any] = {}
         if self.estimator != "exact":
             scoring["scored_by"] = {"responses": Sampling.version}

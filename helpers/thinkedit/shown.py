@@ -1,8 +1,8 @@
 """What an edit's objective is shown of a graph's chains, and what is left to score it by.
 
-The facts about the edited subject that begin longer chains are what a consistent edit changes besides the
-edited one: were they still true, the original answer would follow from them. Half of them, drawn at random by
-the edit's number, are *shown*: as ``chain`` probes, each with the new fact and the facts that remain on its
+The facts about the edited subject that begin longer chains are what a consistent edit also changes: were
+they still true, the original answer would follow from them. Half of them, drawn at random by the edit's
+number, are *shown*: as ``chain`` probes, each with the new fact and the facts that remain on its
 chain as the context. Chains that contain one of them are scored for no method; the graph without them is
 what is scored. A published run makes the edits of which something is shown.
 """

@@ -468,7 +468,7 @@ def order_differences(measure_terms: Table, *, than: str) -> ShownTable:
 
 def _shared_verdict(contrasts: Sequence[Contrast]) -> tuple[str, float]:
     """The verdict of several tests if it is the same one in all, and the p-value that all of them show it."""
-    distinct_verdicts = {_direction(contrast) for contrast in contrasts}
+    distinct_verdicts = {verdict_of(contrast) for contrast in contrasts}
     if len(distinct_verdicts) > 1:
         return INCONCLUSIVE, 1.0
     return distinct_verdicts.pop(), max(contrast.p_value for contrast in contrasts)
@@ -511,7 +511,7 @@ def _table_of_tests(
                 if detectable_difference <= 1
                 else float("nan")
             )
-            verdict = _direction(contrast)
+            verdict = verdict_of(contrast)
             tested_rows.append(
                 (
                     *model_and_method,
@@ -542,11 +542,11 @@ def _with_holm(table: Table) -> Table:
     return corrected
 
 
-def _direction(contrast: Contrast) -> str:
-    """``more`` or ``less``, or ``inconclusive`` where chance explains the difference."""
+def verdict_of(contrast: Contrast, *, more: str = "more", less: str = "less") -> str:
+    """Which way a difference goes, or ``INCONCLUSIVE`` where chance explains it."""
     if not contrast.p_value < LEVEL:
         return INCONCLUSIVE
-    return "more" if contrast.difference.mean > 0 else "less"
+    return more if contrast.difference.mean > 0 else less
 
 
 def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:

@@ -9,14 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers.behaviour import doses
-from helpers.behaviour.doses import (
-    DAMAGE,
-    distribution_shifts,
-    dose_table,
-    first_dose,
-    locality_shifts,
-)
+from helpers.behaviour import doses_run
+from helpers.behaviour.doses import DAMAGE, dose_table, first_dose
+from helpers.behaviour.doses_run import distribution_shifts, locality_shifts
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.editing.weight_edit import WeightEdit
@@ -57,7 +52,7 @@ def test_an_update_of_nothing_moves_nothing_and_is_stored(measured, monkeypatch)
     assert prompts.notna().all(axis=None)
     np.testing.assert_allclose(table["kl"], 0, atol=1e-6)
     assert (table["top5"] == 1).all()
-    monkeypatch.setattr(doses, "next_token_scores", None)  # anything computed again would fail
+    monkeypatch.setattr(doses_run, "next_token_scores", None)  # anything computed again would fail
     pd.testing.assert_frame_equal(measured([WeightEdit({})] * 3, 2), table)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from helpers.behaviour import exam
+from helpers.behaviour import exam_run
 from helpers.editing.weight_edit import WeightEdit
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, score_records
@@ -15,9 +15,14 @@ from tests.scoring.random_edits import random_edits
 def test_scores_of_the_exam(tiny, tmp_path, monkeypatch):
     texts = [Question("Alice", (text,)) for text in ("went down", "saw France", "sat")]
     facts = [Question(f"The capital of {c} is", tuple("PRXY")) for c in "abcdef"]
-    monkeypatch.setattr(exam, "exam", lambda: {"austen": texts, "carroll": texts, "facts": facts})
+    monkeypatch.setattr(
+        exam_run, "exam", lambda: {"austen": texts, "carroll": texts, "facts": facts}
+    )
     model, data = tiny("llama"), load_peak("peak-mini-cf", limit=3)
-    ask, last = exam.examined(PeakRun(model, data, ResultsStore(tmp_path))).ask, data.records[-1]
+    ask, last = (
+        exam_run.examined(PeakRun(model, data, ResultsStore(tmp_path))).ask,
+        data.records[-1],
+    )
     updates = [*random_edits(model)[:2], WeightEdit({})]  # the last of which changes nothing
     table = score_records(model, data.records, updates, ask=ask)
     alone = [

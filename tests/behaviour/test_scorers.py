@@ -165,8 +165,8 @@ def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatc
     for table in (agreement.list_table(states), agreement.prediction_table(states)):
         assert len(table.table) == 2
     assert "Success under four scorers" in scorer_arrows(stored).get_suptitle()
-    stored.tables.data[scorers.named_table("rome+app")] = stored.tables.data[
-        scorers.named_table("unedited")
+    stored.tables.data[agreement.named_table("rome+app")] = stored.tables.data[
+        agreement.named_table("unedited")
     ]
     unchanged = agreement.list_table(agreement.by_state(stored)).table.loc["ROME+APP"]
     assert (

@@ -204,7 +204,7 @@ def test_settings_that_generation_lacks_are_named(tiny):
     greedy = {"until": ["."], "max_gen_toks": 4, "top_p": 0.9}
     assert len(model.generate_until(requests("generate_until", ("the sea", greedy)))) == 1
     sampled = {**greedy, "do_sample": True, "temperature": 0.7}
-    with pytest.raises(UserError, match="no setting top_p: leave it out of the task's"):
+    with pytest.raises(UserError, match="no setting top_p: remove it from the task's"):
         model.generate_until(requests("generate_until", ("the sea", sampled)))
     del sampled["top_p"]
     (text,) = model.generate_until(requests("generate_until", ("the sea", sampled)))

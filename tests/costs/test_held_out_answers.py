@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from helpers import UserError
-from helpers.costs import held_out_answers as held_out
+from helpers.costs import held_out_run
 from helpers.costs.held_out_answers import (
     FOREIGN,
     GIVEN,
@@ -18,12 +18,10 @@ from helpers.costs.held_out_answers import (
     NOT_SPLIT,
     SHOWN,
     UNSHOWN,
-    HeldOutAnswers,
-    foreign_answers,
     half_measures,
-    halves,
-    shown_request,
+    held_out_table,
 )
+from helpers.costs.held_out_run import HeldOutAnswers, foreign_answers, halves, shown_request
 from helpers.editing.app import App
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
@@ -208,17 +206,17 @@ def test_a_record_of_which_no_answer_counts_has_no_measures():
 
 def test_it_is_published_and_shown(studied, editor, tmp_path, monkeypatch):
     plain = replace(editor, app=None)
-    monkeypatch.setattr(held_out, "studied_run", lambda _: studied.run)
-    monkeypatch.setattr(held_out, "editors_of", lambda *_: {"rome": plain, "rome+app": editor})
+    monkeypatch.setattr(held_out_run, "studied_run", lambda _: studied.run)
+    monkeypatch.setattr(held_out_run, "editors_of", lambda *_: {"rome": plain, "rome+app": editor})
     params = {"dataset": "peak-mini-cf", "strict_lists": True, "seed": 0, "preset": "tuned"}
-    publication = held_out.publication({**params, "held_out": ["rome"]})
+    publication = held_out_run.publication({**params, "held_out": ["rome"]})
     archive = Archive(tmp_path / "archive")
     publish_parts(publication, archive)
     (run,) = archive.runs()
     keys = [TableKey("", "rome"), *(TableKey("", "rome+app", given) for given in (*GIVEN, ""))]
     assert set(run.keys) == set(keys)
     for fractions in (True, False):
-        shown = held_out.held_out_table(run, fractions=fractions).table
+        shown = held_out_table(run, fractions=fractions).table
         assert len(shown) == 8
         assert (shown["Holm"] != "").sum() == 2  # half of both lists: the primary tests
 
@@ -237,7 +235,7 @@ def test_the_table_by_hand():
     relations = {str(number): f"P{number}" for number in range(10)}
     caption = {"records": 10, "relations": relations, "preset": "tuned"}
     run = Run("a_peak-cf", About({"model": "a", "dataset": "peak-cf"}, caption=caption), tables)
-    in_nats = held_out.held_out_table(run, fractions=False).table
+    in_nats = held_out_table(run, fractions=False).table
     row = in_nats.loc[("ROME+APP", HALF, "correct, nats")]
     assert row["n"] == 10
     assert (row["alone, unshown"], row["APP, unshown"]) == ("-1.00", "-0.60")
@@ -246,6 +244,6 @@ def test_the_table_by_hand():
     assert row["shown - unshown"].startswith("+0.50")
     assert float(row["p"]) == pytest.approx(2 / 2**10, abs=1e-4)
     assert float(row["Holm"]) == pytest.approx(4 / 2**10, abs=1e-4)  # of correct and hard false
-    in_points = held_out.held_out_table(run).table.loc[("ROME+APP", HALF, "AFF")]
+    in_points = held_out_table(run).table.loc[("ROME+APP", HALF, "AFF")]
     assert in_points["alone, shown"] == f"{100 * (1 - np.exp(-1.0)):.1f}"
     assert in_points["APP, unshown"] == f"{100 * (1 - np.exp(-0.6)):.1f}"

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers.costs import leaks as leaks_module
-from helpers.costs.leaks import Leaks, leak_table, leaks_of_run, slope_by_record, whitened_cosines
+from helpers.costs import leaks_run
+from helpers.costs.leaks import leak_table, leaks_of_run, slope_by_record
+from helpers.costs.leaks_run import Leaks, whitened_cosines
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.moments import SecondMoment
 from helpers.editing.rome import Rome
@@ -101,13 +102,13 @@ def test_rank_correlations_by_record():
 
 
 def test_it_is_published_and_shown(leaks, editor, tmp_path, monkeypatch):
-    monkeypatch.setattr(leaks_module, "studied_run", lambda _: leaks.run)
-    monkeypatch.setattr(leaks_module, "editors_of", lambda *_: {"rome": editor})
-    monkeypatch.setattr(leaks_module, "second_moments", lambda *_: leaks.moments)
+    monkeypatch.setattr(leaks_run, "studied_run", lambda _: leaks.run)
+    monkeypatch.setattr(leaks_run, "editors_of", lambda *_: {"rome": editor})
+    monkeypatch.setattr(leaks_run, "second_moments", lambda *_: leaks.moments)
     params = {"dataset": "peak-mini-cf", "strict_lists": True, "seed": 0, "preset": "tuned"}
     params |= {"corpus": "self", "leaks": ["rome"], "subjects": SUBJECTS}
     archive = Archive(tmp_path / "archive")
-    publish_parts(leaks_module.publication(params), archive)
+    publish_parts(leaks_run.publication(params), archive)
     (run,) = archive.runs()
     (table,) = leaks_of_run(run).values()
     assert table["is_own"].sum() == 4

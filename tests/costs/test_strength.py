@@ -9,17 +9,20 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers.costs import strength
+from helpers.behaviour.scorers import NAMED, SAMPLED
+from helpers.costs import strength_run
 from helpers.costs.strength import (
     DAMAGES,
+    RESAMPLES,
     Matched,
     StrengthCurve,
-    Strengths,
     matched_pairs,
+    matched_table,
     matching_position,
     strength_curves,
     value_at,
 )
+from helpers.costs.strength_run import Strengths
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.interventions import Dense, LowRank, Masked
 from helpers.editing.rome import Rome
@@ -37,7 +40,7 @@ SCALES = (0.5, 1.0, 2.0)
 def strengths(tiny, tmp_path):
     data = load_peak("peak-mini-cf", limit=3)
     run = PeakRun(tiny("llama"), data, ResultsStore(tmp_path / "store"), chunk=2)
-    return Strengths(run, SCALES, replace(strength.SAMPLED, max_new_tokens=4))
+    return Strengths(run, SCALES, replace(SAMPLED, max_new_tokens=4))
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def test_all_scales_are_of_one_optimisation_and_equal_scoring_alone(strengths, e
             assert stored.to_numpy() == pytest.approx(alone.to_numpy(), abs=2e-3)
     unedited = score_records(strengths.run.lm, strengths.run.data.records)["sum"]
     assert tables[0.5]["sum_before"].to_numpy() == pytest.approx(unedited.to_numpy(), abs=1e-3)
-    assert list(strengths.named(editor, 1.0).columns) == strength.NAMED
+    assert list(strengths.named(editor, 1.0).columns) == NAMED
     assert set(strengths.named(None, 0.0)["case_id"]) == set(tables[0.5]["case_id"])
 
 
@@ -139,7 +142,7 @@ def test_at_equal_strength_a_weaker_edit_is_no_gain():
     contrast = better.contrast("AFF_hard")
     assert contrast.difference.mean == pytest.approx(0.1)
     assert contrast.difference.low == pytest.approx(0.1)  # the same records on both sides
-    assert contrast.p_value == pytest.approx(2 / (strength.RESAMPLES + 1))
+    assert contrast.p_value == pytest.approx(2 / (RESAMPLES + 1))
     assert contrast.relation_count == 10
 
 
@@ -183,11 +186,11 @@ def test_a_form_of_an_editor_without_scales_is_matched_and_one_without_records_i
 
 
 def test_it_is_published_and_shown(strengths, editor, tmp_path, monkeypatch):
-    monkeypatch.setattr(strength, "studied_run", lambda _: strengths.run)
-    monkeypatch.setattr(strength, "editors_of", lambda *_: {"rome": editor, "rome+app": editor})
-    monkeypatch.setattr(strength, "SAMPLED", strengths.sampling)
+    monkeypatch.setattr(strength_run, "studied_run", lambda _: strengths.run)
+    monkeypatch.setattr(strength_run, "editors_of", lambda *_: {"rome": editor, "rome+app": editor})
+    monkeypatch.setattr(strength_run, "SAMPLED", strengths.sampling)
     params = {"scales": list(SCALES), "scaled": ["rome"], "unscaled": ["rome+app"]}
-    publication = strength.publication({**params, "seed": 0, "preset": "tuned"})
+    publication = strength_run.publication({**params, "seed": 0, "preset": "tuned"})
     archive = Archive(tmp_path / "archive")
     publish_parts(publication, archive)
     (run,) = archive.runs()
@@ -197,5 +200,5 @@ def test_it_is_published_and_shown(strengths, editor, tmp_path, monkeypatch):
     assert curves["rome"].scales == [0.0, *SCALES]
     assert curves["rome+app"].scales == [0.0, 1.0]
     if len(curves["rome"].by_scale[1.0]):
-        table = strength.matched_table(run).table
+        table = matched_table(run).table
         assert len(table) == 2 * len(DAMAGES)

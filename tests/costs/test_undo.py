@@ -8,18 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.costs import undo
+from helpers.costs import undo_run
 from helpers.costs.undo import (
     BACK_TO_FIRST,
     BACK_TO_LIST,
     EDITED,
     REMOVED,
     STATES,
-    Undone,
-    request_back,
     return_measures,
     undo_table,
 )
+from helpers.costs.undo_run import Undone, request_back
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.records import load_peak
@@ -119,11 +118,11 @@ def test_what_has_returned_by_hand():
 
 
 def test_it_is_published_and_shown(run, editor, tmp_path, monkeypatch):
-    monkeypatch.setattr(undo, "studied_run", lambda _: run)
+    monkeypatch.setattr(undo_run, "studied_run", lambda _: run)
     built = {"rome": editor, "rome+all-sum": replace(editor, targets="all-sum")}
-    monkeypatch.setattr(undo, "editors_of", lambda *_: built)
+    monkeypatch.setattr(undo_run, "editors_of", lambda *_: built)
     archive = Archive(tmp_path / "archive")
-    publish_parts(undo.publication({"undone": ["rome"], "seed": 0, "preset": "tuned"}), archive)
+    publish_parts(undo_run.publication({"undone": ["rome"], "seed": 0, "preset": "tuned"}), archive)
     (stored,) = archive.runs()
     assert stored.keys == [TableKey("", "rome", state) for state in STATES]
     table = undo_table(stored).table

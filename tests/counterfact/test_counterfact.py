@@ -175,7 +175,7 @@ def test_a_params_file_of_a_benchmark_is_published_and_never_run(benchmark):
     params_of(notebook, values).check(file, published=False)
     with pytest.raises(UserError, match=r"python -m helpers publish mine\.yaml"):
         params_of(notebook, values).check(file)
-    with pytest.raises(UserError, match="keep: leave it out, dataset counterfact-val has none"):
+    with pytest.raises(UserError, match="keep: omit it, dataset counterfact-val has none"):
         params_of(notebook, values | {"keep": 1}).check(file, published=False)
     with pytest.raises(UserError, match="records: must be at least 1"):
         params_of(notebook, values | {"records": 0}).check(file, published=False)

@@ -24,6 +24,7 @@ from helpers.klob.regret import (
     rule_regrets,
 )
 from helpers.results.archive import About, Run
+from helpers.results.statistics import detectable
 
 LAYERS = (2, 5, 8)
 # To answer 0 and to answer 1, [facts, layers].
@@ -100,7 +101,7 @@ def test_a_fact_with_a_failed_edit_is_left_out() -> None:
     assert facts.gains == pytest.approx(GAINS[:, [0, 2]])
     assert facts.left_out == 1
     shown = rule_regret_text(run_of(edits, {"fisher": [5, 2, 5]}))
-    assert "left out, since an edit failed: 1" in shown.note
+    assert "excluded, since an edit failed: 1" in shown.note
 
 
 def test_nulls_put_other_facts_layers_in_the_place_of_the_facts_own() -> None:
@@ -165,7 +166,9 @@ def test_the_tables_state_tests_power_and_ceiling() -> None:
     assert "by relation (10 relations)" in shown.note
     assert "above the oracle" in shown.note
     by_locator = rows["could detect"]
-    assert float(by_locator["Fisher"]) > 0
+    (fisher,) = (regret for regret in rule_regrets(run) if regret.rule == "fisher")
+    assert by_locator["Fisher"] == f"{detectable(fisher.against_fixed, tests=2):.2f}"
+    assert "two-sided 5 % divided by 2 tests, power 80 %" in shown.note
     assert by_locator["one layer for all facts"] == ""
     # Layer 2 is the own one of 12 facts of 20; at another's layer the gain is about 3 lower.
     (of_all,) = [words for words in shown.note.split("; ") if words.startswith("layer 2, chosen")]

@@ -201,6 +201,8 @@ def test_bad_names(monkeypatch, tmp_path, tiny):
     [
         ("smollm-135m", "'smollm-135m' (did you mean 'smollm2-135m'?)"),
         ("SmolLM2_135M", "(did you mean 'smollm2-135m'?)"),
+        ("smollm2", "no model 'smollm2' (did you mean 'smollm2-135m'?)"),
+        ("Gemma3", "(did you mean 'gemma3-270m'?)"),
         ("gpt2xl", "(did you mean 'gpt2-xl'?)"),
         ("gpt2", "no model 'gpt2' (did you mean 'openai-community/gpt2'?)"),
         ("gpt2-medium", "(did you mean 'openai-community/gpt2-medium'?)"),

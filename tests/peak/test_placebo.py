@@ -7,7 +7,8 @@ import pytest
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.metrics import method_metrics
-from helpers.peak.placebo import COMPARED_METRICS, PeakPlacebo, placebo_table
+from helpers.peak.placebo import COMPARED_METRICS, placebo_table
+from helpers.peak.placebo_run import PeakPlacebo
 from helpers.peak.records import load_peak
 from helpers.peak.run import PeakRun, edit_request, score_records
 from helpers.results.store import ResultsStore

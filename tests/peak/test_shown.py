@@ -93,9 +93,9 @@ def test_all_methods_of_such_a_run_are_scored_on_the_same_answers(run, editor):
 
 
 def test_a_mode_whose_edits_are_made_otherwise_is_refused(run, editor):
-    from helpers.peak.placebo import PeakPlacebo
+    from helpers.peak.placebo_run import PeakPlacebo
 
-    with pytest.raises(UserError, match="nothing says which texts train"):
+    with pytest.raises(UserError, match="does not state which texts train"):
         PeakPlacebo(replace(run, shown_half=True)).scores(editor)
 
 

@@ -133,3 +133,12 @@ def test_chunks_grow_from_one_case_and_are_reported(results, monkeypatch, capsys
     assert [line.partition(",")[0] for line in told] == [
         f"progress: {done} of 3 records" for done in accumulate(sizes[:-1])
     ]
+
+
+def test_progress_goes_to_whoever_is_given(results, monkeypatch, capsys):
+    monkeypatch.setattr("helpers.processes._EVERY", 0.0)
+    monkeypatch.delenv("HELPERS_TELL", raising=False)
+    lines: list[str] = []
+    Cases(NAMES, 1, tell=lines.append).completed(results, Maker())
+    assert [line.partition(",")[0] for line in lines] == ["1 of 3 records", "2 of 3 records"]
+    assert capsys.readouterr().err == ""

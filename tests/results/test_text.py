@@ -99,6 +99,8 @@ def test_the_smallest_detectable_difference_by_hand() -> None:
         (3.182 + 0.978) * (2 / 3 / 4) ** 0.5, rel=1e-3
     )  # t(3), as of any other values
     assert detectable([1, 0], [0, 1]) == pytest.approx(5.364 * 0.5**0.5, rel=1e-3)
+    corrected = detectable([1, 0, 0, -1], tests=5)  # at 1 %: t = 5.841 and 0.978
+    assert corrected == pytest.approx((5.841 + 0.978) * (2 / 3) ** 0.5 / 2, rel=1e-3)
     assert np.isnan(detectable([0.2, 0.2, 0.2]))
     assert np.isnan(detectable(pd.Series(values, index).iloc[:7]))  # seven relations: no test
 

@@ -93,7 +93,7 @@ def test_a_run_trains_on_what_it_does_not_score(tiny, editor, tmp_path):
         leaking.after(editor, "independent")
     with pytest.raises(UserError, match="which is scored"):  # the original is no answer to keep
         run.after(replace(editor, icd=Icd()), "independent")
-    with pytest.raises(UserError, match="nothing says which texts train"):
+    with pytest.raises(UserError, match="does not state which texts train"):
         run.after(editor, "deep")
 
 

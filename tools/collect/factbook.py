@@ -192,7 +192,7 @@ def plain(text: str) -> str:
 
 def names(text: str, *, words: int = 3, stop: bool = True) -> list[str]:
     """Names in a list separated by commas or semicolons, without shares and dates; longer pieces, and with
-    ``stop`` those with words that only prose has, are left out.
+    ``stop`` those with words that only prose has, are excluded.
     """
     found = []
     for piece in re.split(r"[,;]", plain(text)):

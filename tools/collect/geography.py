@@ -168,7 +168,7 @@ def _first_kept(package: object, iso: str) -> dict[str, date]:
     years = range(FIRST_YEAR, LAST_YEAR + 1)
     try:
         calendar = package.country_holidays(iso)  # type: ignore[attr-defined]
-    except NotImplementedError:  # how the package says that it lacks a country
+    except NotImplementedError:  # how the package reports that it lacks a country
         return {}
     if "en_US" in calendar.supported_languages:
         calendar = package.country_holidays(iso, language="en_US", years=years)  # type: ignore[attr-defined]

@@ -106,7 +106,7 @@ def replaced(text: str, name: str, part: str) -> str:
 
 
 def _markdown(table: pd.DataFrame) -> str:
-    """A table with its index as Markdown; an index repeated from the row above is left out."""
+    """A table with its index as Markdown; an index repeated from the row above is omitted."""
     rows, above = [], ""
     for key, cells in zip(table.index, table.to_numpy(), strict=True):
         first, *rest = key if isinstance(key, tuple) else (key,)

@@ -67,7 +67,7 @@ def holds(evidence: Sequence[Evidence], *measures: str) -> list[Evidence]:
     verdicts = dict(zip(tested, corrected_verdicts(evidence), strict=True))
     for measure in measures:
         if (verdict := verdicts.get(measure, "not tested")) != "holds":
-            raise UnsupportedError(f"{measure}: {verdict}; the headline says that it holds")
+            raise UnsupportedError(f"{measure}: {verdict}; the headline states that it holds")
     return [tested[measure] for measure in measures]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -23,11 +24,12 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
     all published ones.
     """
     published = archive("lifelong").runs() if runs is None else runs
-    compared_runs = [compared_methods(run) for run in published]
-    long_enough = [run for run in compared_runs if run.tables and _last_edits(run) >= FEWEST_EDITS]
+    comparisons = [Comparison.of(run) for run in published]
+    long_enough = [each for each in comparisons if each.edits >= FEWEST_EDITS]
     if not long_enough:
         return []
-    run = max(long_enough, key=lambda each: (_last_edits(each), len(each.tables)))
+    comparison = max(long_enough, key=lambda each: (each.edits, len(each.run.tables)))
+    run = comparison.run
     first, second, *_ = so_what(run)
     return [
         Headline(
@@ -37,38 +39,55 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"
-            " shown: other orders of the stream; larger models.",
+            f" shown: other orders of the stream; larger models{comparison.behind_in_words}.",
         )
     ]
 
 
-def compared_methods(run: Run) -> Run:
-    """The run up to the last checkpoint that half of its methods have, and at least two, without the others.
+@dataclass(frozen=True)
+class Comparison:
+    """The methods of a run that can be compared, up to the checkpoint at which they are."""
 
-    A method that was stopped on the way counts as having it: nothing more is asked of it.
-    """
-    last_edits: dict[str, int] = {}
-    stopped: set[str] = set()
-    for name in run.tables:
-        ((_, _, measures),) = method_rows(run.only([name]))
-        last_edits[name] = int(measures["edits"].max())
-        if ending(measures):
-            stopped.add(name)
-    fewest_methods = max(2, len(last_edits) / 2)
-    for edits in sorted(set(last_edits.values()), reverse=True):
-        names = [name for name in last_edits if last_edits[name] >= edits or name in stopped]
-        if len(names) >= fewest_methods:
-            tables = {name: _up_to(run.tables[name], edits) for name in names}
-            return Run(run.name, run.about, tables)
-    return Run(run.name, run.about, {})
+    run: Run  # of the compared methods alone, without later checkpoints; no table: nothing is compared
+    edits: int  # at the checkpoint
+    behind: dict[str, int]  # the other methods by label, with their edits so far
+
+    @staticmethod
+    def of(run: Run) -> Comparison:
+        """The comparison at the last checkpoint that half of the methods have, and at least two.
+
+        A method that was stopped on the way is compared at its end, since nothing more is asked of it. It
+        does not count in the choice of the checkpoint: a method that continues would be left behind for it.
+        """
+        last_edits: dict[str, int] = {}
+        labels: dict[str, str] = {}
+        stopped: set[str] = set()
+        for name in run.tables:
+            ((method, mode, measures),) = method_rows(run.only([name]))
+            labels[name] = track_label(method, mode)
+            last_edits[name] = int(measures["edits"].max())
+            if ending(measures):
+                stopped.add(name)
+        continuing = [name for name in last_edits if name not in stopped]
+        fewest_ready = max(min(2, len(continuing)), len(continuing) / 2)
+        for edits in sorted(set(last_edits.values()), reverse=True):
+            ready = [name for name in continuing if last_edits[name] >= edits]
+            names = [name for name in last_edits if name in stopped or name in ready]
+            if len(names) >= 2 and len(ready) >= fewest_ready:
+                tables = {name: _up_to(run.tables[name], edits) for name in names}
+                behind = {labels[n]: last_edits[n] for n in last_edits if n not in names}
+                return Comparison(Run(run.name, run.about, tables), edits, behind)
+        return Comparison(Run(run.name, run.about, {}), 0, {})
+
+    @property
+    def behind_in_words(self) -> str:
+        """The methods that are not compared, to end a list; empty without any."""
+        methods = [f"{label} ({edits:,} edits so far)" for label, edits in self.behind.items()]
+        return "".join(f"; {method}" for method in methods)
 
 
 def _up_to(measures: pd.DataFrame, edits: int) -> pd.DataFrame:
     return measures[measures["case_id"] <= edits]
-
-
-def _last_edits(run: Run) -> int:
-    return max(int(measures["edits"].max()) for _, _, measures in method_rows(run))
 
 
 def _numbers(run: Run) -> tuple[tuple[str, str], ...]:

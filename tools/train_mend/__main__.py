@@ -2,7 +2,7 @@
 
     python -m tools.train_mend --model smollm2-135m
 
-Layers and rank are the preset's. An interrupted run goes on as if it had not been.
+Layers and rank are the preset's. An interrupted run resumes as if it had not been.
 
 Three differences from the published recipe are on purpose. The normalisation is measured once instead
 of running along. The updates' rates have a learning rate of their own (the published code means to,

@@ -352,7 +352,7 @@ class Trainer:
             save_file({k: v.contiguous() for k, v in tensors.items()}, scratch, metadata)
 
     def _origin(self) -> dict[str, str]:
-        """What a checkpoint must share with the run that goes on from it."""
+        """What a checkpoint must share with the run that resumes from it."""
         return {
             "settings": json.dumps(asdict(self.settings)),
             "model": self.learner.states.lm.fingerprint,
@@ -360,7 +360,7 @@ class Trainer:
         }
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         try:
             metadata, tensors = read_kept(path, _read)
         except DamagedError as error:

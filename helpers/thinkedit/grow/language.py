@@ -154,7 +154,7 @@ class ModelRespondent:
 
     @property
     def fingerprint(self) -> str:
-        """Weights, tokenizer, type, device and sampling: what determines responses besides n and seed."""
+        """Weights, tokenizer, type, device and sampling: with n and seed, what determines responses."""
         lm = self.lm
         settings = asdict(self._sampling(0))
         del settings["seed"]

@@ -20,7 +20,7 @@ _EXPLANATION = {
 }
 
 
-def _row(triplet: Triplet | None = None) -> widgets.HBox:
+def _triplet_row(triplet: Triplet | None = None) -> widgets.HBox:
     """A box to tick and one editable triplet."""
     text_fields = [
         widgets.Text(value=getattr(triplet, field_name, ""), placeholder=field_name, layout=_PART)
@@ -43,7 +43,7 @@ class CurationPanel(widgets.VBox):
         self.add = widgets.Button(description="Add a triplet", icon="plus")
         self.accept.on_click(lambda _: self._decide(discard=False))
         self.discard.on_click(lambda _: self._decide(discard=True))
-        self.add.on_click(lambda _: self._arrange([*self.rows, _row()]))
+        self.add.on_click(lambda _: self._arrange([*self.rows, _triplet_row()]))
         super().__init__(layout=_WIDE)
         self._show()
 
@@ -70,7 +70,7 @@ class CurationPanel(widgets.VBox):
         self.responses.value = f"<b>Responses</b><ul>{response_items}</ul>"
         self.accept.description = "Keep ticked" if self._pruning else "Ask again"
         shown_triplets = review.candidates if self._pruning else review.path
-        self._arrange([_row(triplet) for triplet in shown_triplets])
+        self._arrange([_triplet_row(triplet) for triplet in shown_triplets])
 
     def _arrange(self, rows: list[widgets.HBox]) -> None:
         self.rows = rows
