@@ -36,6 +36,7 @@ _ON_TOP = {
 }
 _MOST_PARTS = 10  # of a sequence, by age
 _LEAST_OF_PART = 10  # requests of one
+_FEWEST_ON_TOP = 3  # records or graphs of a mean that is drawn
 _BARS = "bars: 95 % intervals"
 
 
@@ -220,6 +221,7 @@ def on_top_of_many(run: Run) -> Figure:
     """Additivity and deduction of a further edit, made upon 0 edits and upon more.
 
     AFF and ANF are forgetting and noise of PEAK records; IFR is what is left of the old fact along chains.
+    Where most chains are lost before, few graphs are left to measure: means of fewer than three are omitted.
     """
     fig, panels = plt.subplots(1, len(_ON_TOP), figsize=(9.2, 2.9), sharey=True)
     checkpoints: list[int] = []
@@ -230,6 +232,7 @@ def on_top_of_many(run: Run) -> Figure:
     for axes, (measure, title) in zip(panels, _ON_TOP.items(), strict=True):
         for shift, method, mode, measures in _beside_each_other(run):
             means = curve(measures, measure)
+            means = means[means["n"] >= _FEWEST_ON_TOP]
             positions = [ticks[edits] + 3 * shift for edits in means.index]
             draw_intervals(axes, positions, means, **_line_of(method, mode) | _FAINT_BARS)
         axes.set(ylim=(-0.03, 1.03), xlim=(-0.25, max(len(ticks), 1) - 0.75))

@@ -107,8 +107,14 @@ def on_top_table(run: Run) -> ShownTable:
             cells = {
                 measure: in_points(estimate(measures, measure, int(edits))) for measure in _ON_TOP
             }
-            rows.append({"method": track_label(method, mode), "edits": int(edits), **cells})
-    return with_note(pd.DataFrame(rows), "percent, with 95 % intervals over probes")
+            counts = {
+                f"n, {measure}": estimate(measures, measure, int(edits)).n
+                for measure in ("AFF", "IFR")
+            }
+            label = track_label(method, mode)
+            rows.append({"method": label, "edits": int(edits), **cells, **counts})
+    note = "percent, with 95 % intervals over probes; n: records with AFF, graphs with IFR"
+    return with_note(pd.DataFrame(rows), note)
 
 
 def at_once_and_now(run: Run) -> list[str]:
