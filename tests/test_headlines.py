@@ -93,12 +93,12 @@ def test_the_box_of_notebook_10_is_of_what_half_of_the_methods_have():
     run = lifelong_run({"memit": 1000, "mend": 100, "grace": 100, "rome": 10})
     (headline,) = lifelong.headlines([lifelong_run({"memit": 100, "mend": 100}, 0.0), run])
     assert headline.finding.startswith(
-        "After up to 100 edits 3 of 3 methods (MEMIT, MEND, GRACE) still give"
+        "After 100 edits 3 of 3 methods (MEMIT, MEND, GRACE) still give"
     )
     assert len(headline.numbers) == 4
     assert all(value.startswith("100.0") for _, value in headline.numbers)
     assert headline.figure == "10_survival_tiny_recalled"
-    assert headline.box().startswith("> **The result in twenty seconds. After up to 100 edits")
+    assert headline.box().startswith("> **The result in twenty seconds. After 100 edits")
 
 
 def test_a_method_that_continues_is_not_left_behind_for_one_that_was_stopped():

@@ -140,20 +140,22 @@ def so_what(run: Run) -> list[str]:
     """
     shares_now: dict[str, float] = {}
     first_measures: dict[str, list[str]] = {}
-    last_edits = 0
+    edits_of_methods: set[int] = set()
     forgetting: dict[int, list[float]] = {}
     for method, mode, measures in method_rows(run):
         label = track_label(method, mode)
         last = int(measures["edits"].max())
-        last_edits = max(last_edits, last)
+        edits_of_methods.add(last)
         shares_now[label] = estimate(measures, "now", last).mean
         if measures_of_method := _first_measures(measures):
             first_measures[label] = measures_of_method
         aff = curve(measures, "AFF")["mean"]
         for edits in {0, last} & set(aff.index):
             forgetting.setdefault(int(edits), []).append(100 * aff[edits])
+    last_edits = max(edits_of_methods)
+    after = "After" if len(edits_of_methods) == 1 else "After up to"
     sentences = [
-        f"After up to {last_edits:,} edits {_remembering_in_words(shares_now)} at least half of the sampled"
+        f"{after} {last_edits:,} edits {_remembering_in_words(shares_now)} at least half of the sampled"
         " requests.",
         _first_signs_in_words(first_measures, len(shares_now), last_edits),
     ]
@@ -173,7 +175,7 @@ def _remembering_in_words(shares_now: Mapping[str, float]) -> str:
         (label,) = shares_now
         return f"{label} still gives" if surviving else f"{label} no longer gives"
     if not surviving:
-        return f"none of {len(shares_now)} methods still gives"
+        return f"none of {len(shares_now)} methods gives"
     verb = "gives" if len(surviving) == 1 else "give"
     return f"{len(surviving)} of {len(shares_now)} methods ({', '.join(surviving)}) still {verb}"
 

@@ -140,7 +140,7 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
     assert first == (
-        "After up to 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
+        "After 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
         " sampled requests."
     )
     assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
@@ -164,10 +164,10 @@ def test_words_about_one_method_of_several_name_it(run):
     forgotten = forgotten.assign(measure=forgotten["measure"].replace("made", "other"))
     mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
     first, second, _ = so_what(mixed)
-    assert first.startswith("After up to 30 edits 1 of 2 methods (UltraEdit) still gives at least")
+    assert first.startswith("After 30 edits 1 of 2 methods (UltraEdit) still gives at least")
     assert second == "Only MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
-    assert so_what(both_lost)[0].startswith("After up to 30 edits none of 2 methods still gives")
+    assert so_what(both_lost)[0].startswith("After 30 edits none of 2 methods gives")
 
 
 def test_words_about_a_run_of_one_method_count_nothing(run):
@@ -175,11 +175,11 @@ def test_words_about_a_run_of_one_method_count_nothing(run):
     stored = run.tables[name]
     alone = Run(run.name, run.about, {name: stored})
     first, second, _ = so_what(alone)
-    assert first.startswith("After up to 30 edits MEMIT, turns of 10 still gives at least half")
+    assert first.startswith("After 30 edits MEMIT, turns of 10 still gives at least half")
     assert second == "MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     lost = stored.assign(value=stored["value"].where(stored["measure"] != "now", 0.0))
     first, *_ = so_what(Run(run.name, run.about, {name: lost}))
-    assert first.startswith("After up to 30 edits MEMIT, turns of 10 no longer gives at least half")
+    assert first.startswith("After 30 edits MEMIT, turns of 10 no longer gives at least half")
     whole = Run(run.name, run.about, {name: without(stored, "weights")})
     assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
 
