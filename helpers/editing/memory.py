@@ -176,13 +176,18 @@ class MemoryHyperparameters(Hyperparameters):
     relative_layer: float = Field(default=0.5, ge=0, lt=1)
 
 
+States = dict[tuple[str, str], Tensor]
+
+
 @dataclass
 class Memory(ContextEditor):
     """A memory of facts on one model."""
 
     lm: LanguageModel
     hyperparameters: MemoryHyperparameters
-    _states: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    # By the model's fingerprint and the text.
+    _background_states: States = field(default_factory=dict, init=False, repr=False)
+    _statement_states: States = field(default_factory=dict, init=False, repr=False)
     name = "memory"
 
     def settings(self) -> dict[str, Any]:
@@ -237,7 +242,7 @@ class Memory(ContextEditor):
             layer = int(settings.relative_layer * self.lm.layout.blocks)
             background_states = self._states_of(background, layer)
             center = background_states.mean(0)
-            keys = mean_states(self.lm, statements, layer) - center
+            keys = self._states_one_by_one(statements, layer) - center
         memory = MemoryEdit(
             statements=statements,
             subjects=subjects,
@@ -261,9 +266,23 @@ class Memory(ContextEditor):
         diagnostics = {"threshold": threshold, "neutral": neutral, "replaced": len(replaced)}
         return replace(memory, threshold=threshold, diagnostics=diagnostics)
 
+    def _states_one_by_one(self, statements: Sequence[str], layer: int) -> Tensor:
+        """The statements' mean states [statements, hidden], each found once and alone.
+
+        So a memory that grows turn by turn costs one pass a statement, and is the same bit for bit as one
+        that is made anew.
+        """
+        keys = [(self.lm.fingerprint, statement) for statement in statements]
+        for key in keys:
+            if key not in self._statement_states:
+                self._statement_states[key] = mean_states(self.lm, [key[1]], layer)[0]
+        return torch.stack([self._statement_states[key] for key in keys])
+
     def _states_of(self, prompts: Sequence[str], layer: int) -> Tensor:
         """The background prompts' mean states [prompts, hidden], each found once."""
-        missing = [prompt for prompt in prompts if prompt not in self._states]
+        keys = [(self.lm.fingerprint, prompt) for prompt in prompts]
+        missing = [key for key in keys if key not in self._background_states]
         if missing:
-            self._states.update(zip(missing, mean_states(self.lm, missing, layer), strict=True))
-        return torch.stack([self._states[prompt] for prompt in prompts])
+            states = mean_states(self.lm, [prompt for _, prompt in missing], layer)
+            self._background_states.update(zip(missing, states, strict=True))
+        return torch.stack([self._background_states[key] for key in keys])

@@ -28,6 +28,7 @@ from helpers.editing.in_context import ContextEdit
 from helpers.editing.interventions import Gate, LowRank
 from helpers.editing.memory import MemoryEdit
 from helpers.editing.request import EditRequest
+from helpers.editing.retrieval import mean_states
 from helpers.editing.running import decisions_of_gates
 from helpers.editing.weight_edit import WeightEdit, apply, write
 from helpers.models import identity
@@ -542,6 +543,23 @@ def test_a_memory_takes_blanks_for_nothing(tiny, make_editor, requests, name) ->
     scores = memory.scores(lm, ending_with_blanks)
     assert (scores == scores[:1]).all()
     assert memory.found(lm, ending_with_blanks) == [[0]] * 3
+
+
+def test_a_memory_that_grows_runs_each_statement_once(tiny, make_editor, requests, monkeypatch):
+    """And is the same, bit for bit, as one that is made anew."""
+    lm = tiny("llama")
+    run_texts: list[str] = []
+
+    def counted(model, texts, layer):
+        run_texts.extend(texts)
+        return mean_states(model, texts, layer)
+
+    monkeypatch.setattr("helpers.editing.memory.mean_states", counted)
+    *_, grown = make_editor("memory-hidden", lm).edit_sequentially(requests)
+    of_statements = [text for text in run_texts if text in grown.statements]
+    assert sorted(of_statements) == sorted(grown.statements)
+    anew = make_editor("memory-hidden", lm).edit_jointly(requests)
+    torch.testing.assert_close(grown.keys, anew.keys, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["grace", "memoir", "memory-hidden"])
