@@ -67,8 +67,8 @@ def findings_lines() -> str:
             f" lost, 100: all lost) is {in_points(forgetting)} % (n = {forgetting.n}).",
             "- **APP protects other answers, but fewer new answers are generated.** On PEAK-CF it lowers"
             f" ROME's forgetting by {in_points(saved.difference)} points (n = {saved.difference.n})."
-            f" But generated text names the new answer after {named_with_app:.0f} instead of {named:.0f} % of the edits,"
-            f" {in_points(unnamed)} points less (n = {unnamed.n}).",
+            f" But generated text names the new answer after {named_with_app:.0f} instead of {named:.0f} %"
+            f" of the edits, {in_points(unnamed)} points less (n = {unnamed.n}).",
             "- **MEMIT erases the subject's other facts.** After its edits of facts that the model"
             f" recalls, {in_points(other_facts)} % of the probability of the edited subject's *other* facts"
             f" is left, and {in_points(others)} % of facts about other subjects (n = {others.n} edits).",
