@@ -61,17 +61,17 @@ def findings_lines() -> str:
         raise UnsupportedError("other facts about the subject are not more damaged than the rest")
     return "\n".join(
         [
-            "- **An edit writes the new answer, but the model forgets the other correct answers.** ROME makes"
-            f" {in_points(success)} % of the new answers more probable than a correct one (ES,"
-            f" n = {success.n}). Forgetting of the other correct answers (AFF) is {in_points(forgetting)} %"
-            f" (n = {forgetting.n}).",
-            "- **APP protects other answers, but fewer new answers are generated.** It lowers forgetting by"
-            f" {in_points(saved.difference)} points (n = {saved.difference.n}). But generated text names the"
-            f" new answer after {named_with_app:.0f} instead of {named:.0f} % of the edits,"
-            f" {in_points(unnamed)} points less (n = {unnamed.n}).",
-            f"- **MEMIT erases the subject's other facts.** After its edits {in_points(other_facts)} % of the"
-            f" probability of the edited subject's *other* facts is left, and {in_points(others)} % of facts"
-            f" about other subjects (n = {others.n} edits).",
+            "- **An edit writes the new answer, but the model forgets the other correct answers.** On PEAK-CF"
+            f" ROME makes {in_points(success)} % of the new answers more probable than the least probable"
+            f" correct one (ES, n = {success.n}). Forgetting of the other correct answers (AFF; 0: nothing"
+            f" lost, 100: all lost) is {in_points(forgetting)} % (n = {forgetting.n}).",
+            "- **APP protects other answers, but fewer new answers are generated.** On PEAK-CF it lowers"
+            f" ROME's forgetting by {in_points(saved.difference)} points (n = {saved.difference.n})."
+            f" But generated text names the new answer after {named_with_app:.0f} instead of {named:.0f} %"
+            f" of the edits, {in_points(unnamed)} points less (n = {unnamed.n}).",
+            "- **MEMIT erases the subject's other facts.** After its edits of facts that the model"
+            f" recalls, {in_points(other_facts)} % of the probability of the edited subject's *other* facts"
+            f" is left, and {in_points(others)} % of facts about other subjects (n = {others.n} edits).",
         ]
     )
 
