@@ -86,12 +86,20 @@ class TargetsCost(NamedTuple):
     title: str
 
 
-_NOISE = TargetsCost((LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise", "more noise (ANF)\nthan APP")
+_NOISE = TargetsCost(
+    (LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise", "more noise (ANF)\nthan APP"
+)
 _FORGETTING = TargetsCost(
-    (LESS_PROTECTION, POOLED_TARGETS), "AFF_hard", "forgetting", "more forgetting\n(AFF, hard) than APP"
+    (LESS_PROTECTION, POOLED_TARGETS),
+    "AFF_hard",
+    "forgetting",
+    "more forgetting\n(AFF, hard) than APP",
 )
 _FORGETTING_RANDOM = TargetsCost(
-    (FORGET_RANDOM, POOLED_TARGETS), "AFF_random", "forgetting", "more forgetting\n(AFF, random) than APP"
+    (FORGET_RANDOM, POOLED_TARGETS),
+    "AFF_random",
+    "forgetting",
+    "more forgetting\n(AFF, random) than APP",
 )
 _SUCCESS = TargetsCost((TARGETS_COST,), "ES", "success", "less success (ES)\nthan the plain editor")
 _COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _FORGETTING_RANDOM, _SUCCESS)
@@ -150,7 +158,9 @@ def _draw_objectives(
         words = _DAMAGE_WORDS[metric]
         mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
-    axes.set_yticks([*heights.values()], [f"{editor}+APP {_in_words(change)}" for editor, change in heights])
+    axes.set_yticks(
+        [*heights.values()], [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
+    )
     axes.legend(**ABOVE)
     axes.set_xlabel("change without the objective [points] → worse")
 

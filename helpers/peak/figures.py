@@ -361,9 +361,7 @@ def _missing_in_words(our_metrics: Runs) -> str:
     """Which models have no edits of an editor that has a column."""
     missing = {
         model: [
-            editor
-            for editor in WITH_APP_IN_TABLES
-            if not {editor, f"{editor}+APP"} <= set(metrics)
+            editor for editor in WITH_APP_IN_TABLES if not {editor, f"{editor}+APP"} <= set(metrics)
         ]
         for (model, _), metrics in our_metrics.items()
     }

@@ -301,10 +301,6 @@ def recalled_case(
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 
-# How the rule ``metrics.BY_RANK`` is written below a figure.
-KNOWN_BY_RANK = "known: probability of at least 0.05, or above all rivals"
-
-
 def _is_of_paper(run: Run) -> bool:
     """Whether a run's edits are those of the paper's own file."""
     return run.about.source.get("layout") in LAYOUTS
@@ -333,7 +329,7 @@ def knowgic_case(
     """
     edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
     facts = facts_of(run, editor, mode=mode, rule=metrics.BY_RANK)
-    caption = f"{model_of(run)}, {mode}; {KNOWN_BY_RANK}"
+    caption = f"{model_of(run)}, {mode}; known: at least 0.05, or above all rivals"
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 

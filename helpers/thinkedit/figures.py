@@ -171,7 +171,8 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         for whose, by_title in (("on our models", ours), ("in the paper", papers))
     }
     counts_in_words = " and ".join(
-        f"{sum(of_kind)} of {len(of_kind)} pairs of a model and a method {whose}" for whose, of_kind in peaks.items()
+        f"{sum(of_kind)} of {len(of_kind)} pairs of a model and a method {whose}"
+        for whose, of_kind in peaks.items()
     )
     finding = (
         f"Most is left (IFR) along chains of two or three steps for {counts_in_words} (not tested)"
