@@ -40,8 +40,8 @@ from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, wi
 _PRIMARY_STRENGTH = "P"
 _GIVEN_WORDS = {
     "half": "half of both lists",
-    "half of O": "half of the correct, no false",
-    "foreign O": "another record's correct",
+    "half of O": "half of the correct answers alone",
+    "foreign O": "another record's correct answers",
 }
 _MEASURE_TITLES = {
     "AFF": "forgetting of correct answers (AFF)",
@@ -65,7 +65,7 @@ def held_out_dumbbells(run: Run) -> Figure:
     for axes, (name, title) in zip(panels, _MEASURE_TITLES.items(), strict=True):
         of_measure = [protection for protection in compared if protection.metric.name == name]
         _draw_dumbbells(axes, of_measure, heights)
-        axes.set_title(title)
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("points less than without APP →")
     labels = [f"{method_label(f'{editor}+app')}: {_GIVEN_WORDS[given]}" for editor, given in rows]
     panels[0].set_yticks([*heights.values()], labels)
@@ -315,7 +315,7 @@ def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
         if tables:
             editors = max(editors, len(tables))
             share = float(np.mean([table["returned"].mean() for table in tables]))
-            words.append(f"{100 * share:.0f} % when the fact is edited {state}")
+            words.append(f"{100 * share:.0f} % return when edited {state}")
     if not words:
         return "What returns of a fact's correct answers when its edit is undone"
-    return f"Of the correct answers return {', '.join(words)} (means over {editors} editors)"
+    return f"Of the correct answers {' and '.join(words)} (means over {editors} editors)"

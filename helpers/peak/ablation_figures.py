@@ -168,7 +168,7 @@ def _draw_objectives(
 def _in_words(change: str) -> str:
     """``without L1`` with the objective's aim."""
     objective = change.removeprefix("without ")
-    return f"{change}: {_OBJECTIVE_WORDS[objective]}"
+    return f"{change} ({_OBJECTIVE_WORDS[objective]})"
 
 
 def _worse_without(tests: Sequence[JudgedTest]) -> str:
@@ -180,7 +180,7 @@ def _worse_without(tests: Sequence[JudgedTest]) -> str:
             words = _DAMAGE_WORDS[test.evidence.metric].partition(" (")[0]
             effects.setdefault((words, objective), []).append(test.evidence.editor)
     parts = [
-        f"without {_OBJECTIVE_WORDS[objective]} {words} rises ({', '.join(editors)})"
+        f"without {objective} {words} rises ({', '.join(editors)})"
         for (words, objective), editors in effects.items()
     ]
     finding = "; ".join(parts) or "no effect of a single objective is conclusive"
