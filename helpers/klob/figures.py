@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from helpers.locating.attribution import CausalTrace  # imports torch
 
 TITLES = {
-    "consistency": "Wordings of one fact:\nrelative similarity (RSim)",
-    "relevance": "A fact and its chain:\nrelative similarity (RSim)",
-    "unbiasedness": "Flatter on random words:\nrelative spread (RSD)",
+    "consistency": "Wordings of one fact:\nsimilarity (RSim)",
+    "relevance": "A fact and its chain:\nsimilarity (RSim)",
+    "unbiasedness": "Flatter scores on\nrandom words (RSD)",
 }
 CONTROLS = ("random", "constant")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
@@ -277,7 +277,7 @@ def criteria_dots(
     if len(criteria) > 1:
         fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
     footer = (
-        f"{granularity}s, k = {100 * share:g} %; right is better in each panel; bars: 95 % intervals, by"
+        f"{granularity}s, k = {100 * share:g} %; right is better in each panel; no mark: not measured; bars: 95 % intervals, by"
         " relation where there are eight; hollow: sentences dealt to facts at random"
     )
     return with_caption(fig, _shared_units_in_words(all_rows, granularity), footer)
