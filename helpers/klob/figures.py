@@ -359,12 +359,12 @@ def _layers_in_words(
     gain: NDArray[np.floating], shares: NDArray[np.floating], locators: Sequence[str]
 ) -> str:
     """The layer of the highest mean gain, and those that locators point to, on average over facts."""
-    peaks = [
-        f"{LABELS[name]} to layer {peak}"
-        for name, peak in zip(locators, shares.argmax(1), strict=True)
+    first, *others = [
+        (LABELS[name], peak) for name, peak in zip(locators, shares.argmax(1), strict=True)
     ]
     best = int(gain.mean(axis=0).argmax())
-    return f"Edits gain most at layer {best}; of the locators point {', '.join(peaks)}"
+    words = f"Edits gain most at layer {best}; {first[0]} points to layer {first[1]}"
+    return ", ".join([words, *(f"{label} to {peak}" for label, peak in others)])
 
 
 @figure("05_locality", of="regret", main="smollm2-135m_klob-mini", needs=("edits", "layers"))
