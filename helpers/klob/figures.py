@@ -277,8 +277,8 @@ def criteria_dots(
     if len(criteria) > 1:
         fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
     footer = (
-        f"{granularity}s, k = {100 * share:g} %; right is better in each panel; no mark: not measured; bars: 95 % intervals, by"
-        " relation where there are eight; hollow: sentences dealt to facts at random"
+        f"{granularity}s, k = {100 * share:g} %; right is better in each panel; no mark: not measured; bars:"
+        " 95 % intervals, by relation where there are eight; hollow: sentences dealt to facts at random"
     )
     return with_caption(fig, _shared_units_in_words(all_rows, granularity), footer)
 
