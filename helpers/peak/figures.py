@@ -378,7 +378,7 @@ def _effect_of_app(runs: Runs) -> str:
     for evidence in findings_of_runs(runs).values():
         for evidence_of_test, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
             finding = evidence_of_test.finding
-            if evidence_of_test.editor not in WITH_APP_IN_TABLES:
+            if evidence_of_test.higher.partition("+")[0] not in WITH_APP_IN_TABLES:
                 continue
             if finding in holds_by_finding and not evidence_of_test.contrast.too_few_relations:
                 holds_by_finding[finding].append(verdict == "holds")
