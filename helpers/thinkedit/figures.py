@@ -223,7 +223,10 @@ def what_is_left(
         of_model = table[table["model"] == model]
         if mode == "independent":
             of_model = _without_twins(of_model)
-        marks_by_title[model] = {label: Mark(name, of_model) for label, name in labels.items()}
+        # The line below is for the heading of the column at the right.
+        marks_by_title[f"{model}\n"] = {
+            label: Mark(name, of_model) for label, name in labels.items()
+        }
     fig = _dots(marks_by_title, xlim=(-0.04, 1.3), xticks=(0, 0.5, 1))
     labels_of_rows = [label.get_text() for label in fig.axes[0].get_yticklabels()]
     for axes, marks in zip(fig.axes, marks_by_title.values(), strict=False):
