@@ -106,8 +106,8 @@ def _success_in_words(tables_by_state: Metrics) -> str:
     if not plain_editors:
         return "Success under four scorers"
     finding = (
-        f"By probability {ends('ES')} of the edits succeed{_but_kn(tables_by_state)}; free text names"
-        f" {ends('free, greedy')}"
+        f"By probability {ends('ES')} of the edits succeed{_but_kn(tables_by_state)}; free text names the"
+        f" new answer of {ends('free, greedy')}"
     )
     with_app = [state for state in plain_editors if f"{state}+APP" in tables_by_state]
     lower = [
@@ -123,7 +123,7 @@ def _success_in_words(tables_by_state: Metrics) -> str:
 
 def _but_kn(tables_by_state: Metrics) -> str:
     """Words for the editor that the ranges omit, where its edits were asked."""
-    return " (KN's apart)" if "KN" in tables_by_state else ""
+    return " (KN excepted)" if "KN" in tables_by_state else ""
 
 
 @figure("08_who_says_it", of="scorers", main=MAIN_RUN, together=True)
@@ -150,7 +150,7 @@ def who_says_it(runs: Sequence[Run]) -> Figure:
     is_undertrained = any(training_notes(run) for run in runs)
     training = "; MEND: undertrained" if is_undertrained else ""
     caption = f"{', '.join(datasets)}; {notes}{counts}{training}"
-    return with_caption(fig, _predictor_in_words(costs, predictions), caption)
+    return with_caption(fig, _predictor_in_words(predictions), caption)
 
 
 def _draw_costs(axes: Axes, costs: Mapping[str, Mapping[str, Contrast]]) -> None:
@@ -198,18 +198,12 @@ def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
     return {"fmt": MARKERS[model_index], "color": colour, "label": model, **ACROSS}
 
 
-def _predictor_in_words(
-    costs: Mapping[str, Mapping[str, Contrast]], predictions: Mapping[str, Prediction]
-) -> str:
-    """How well P(o*) and ES predict for the first model, and what APP costs it by ES and in free text."""
+def _predictor_in_words(predictions: Mapping[str, Prediction]) -> str:
+    """How well P(o*) and ES predict for the first model that its text names o*."""
     prediction = next(iter(predictions.values()))
     by_probability = prediction.within[REFERENCE][0]
     by_es = prediction.within["ES"][0]
-    of_model = next(iter(costs.values()))
-    cost_by_es = -100 * of_model["ES"].difference.mean
-    cost_in_text = -100 * of_model["free, greedy"].difference.mean
     return (
-        f"APP costs {cost_by_es:.0f} points of ES and {cost_in_text:.0f} of free text; which edits are"
-        f" generated is predicted by {PREDICTORS[REFERENCE]} (AUC {by_probability:.2f}),"
-        f" hardly by ES ({by_es:.2f})"
+        f"{PREDICTORS[REFERENCE]} predicts whether a text names the new answer o* (AUC"
+        f" {by_probability:.2f}); ES does so less well ({by_es:.2f})"
     )

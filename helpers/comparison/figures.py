@@ -118,9 +118,15 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     ranges = [
         f"{min(numbers)} to {max(numbers)} {front.items}" for front, numbers in counts.items()
     ]
+    shown_keys = [
+        key for name in model_names for front in FRONTS for key in _points(rows, name, front)
+    ]
+    has_icd = any(key.method.endswith("+icd") for key in shown_keys)
+    hollow_words = "with APP, or with in-context distillation (ICD)" if has_icd else "with APP"
+    placebo_words = "; grey ×: placebo, the edit of another case"
     note = (
-        f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: with APP or icd; ×: another"
-        " case's edit; MEND: undertrained"
+        f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: {hollow_words}"
+        f"{placebo_words if any(key.placebo for key in shown_keys) else ''}; MEND: undertrained"
     )
     return with_caption(fig, _front_in_words(rows, model_names), note)
 

@@ -40,8 +40,8 @@ from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, wi
 _PRIMARY_STRENGTH = "P"
 _GIVEN_WORDS = {
     "half": "half of both lists",
-    "half of O": "without $O_h$",
-    "foreign O": "foreign $O$",
+    "half of O": "half of the correct answers alone",
+    "foreign O": "another record's correct answers",
 }
 _MEASURE_TITLES = {
     "AFF": "forgetting of correct answers (AFF)",
@@ -65,7 +65,7 @@ def held_out_dumbbells(run: Run) -> Figure:
     for axes, (name, title) in zip(panels, _MEASURE_TITLES.items(), strict=True):
         of_measure = [protection for protection in compared if protection.metric.name == name]
         _draw_dumbbells(axes, of_measure, heights)
-        axes.set_title(title)
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("points less than without APP →")
     labels = [f"{method_label(f'{editor}+app')}: {_GIVEN_WORDS[given]}" for editor, given in rows]
     panels[0].set_yticks([*heights.values()], labels)
@@ -187,16 +187,20 @@ def _draw_gap(axes: Axes, pair: Matched, measure: str) -> None:
 
 def _matched_in_words(pairs: Sequence[Matched]) -> str:
     """In how many comparisons APP does less damage than an update of the same strength."""
-    lower = dict.fromkeys(DAMAGES, 0)
+    exceptions: dict[str, list[str]] = {measure: [] for measure in DAMAGES}
     for pair in pairs:
         for measure in DAMAGES:
             contrast = pair.contrast(measure)
-            if contrast.p_value < LEVEL and contrast.difference.mean > 0:
-                lower[measure] += 1
-    forgetting, noise = (lower[measure] for measure in DAMAGES)
+            if contrast.p_value >= LEVEL or contrast.difference.mean <= 0:
+                exceptions[measure].append(method_label(pair.curve.method))
+    forgetting, noise = (
+        f"{len(pairs) - len(editors)} of {len(pairs)} editors"
+        + (f" (not {', '.join(editors)})" if editors else "")
+        for editors in exceptions.values()
+    )
     return (
-        f"At equal P(o*) APP forgets less than the scaled update for {forgetting} of {len(pairs)} editors"
-        f" and adds less noise for {noise}"
+        f"At equal P(o*) APP forgets less than the scaled update for {forgetting} and adds less noise for"
+        f" {noise}"
     )
 
 
@@ -205,11 +209,14 @@ def leak_curves(run: Run) -> Figure:
     """How far o* rises at other subjects of the relation, by the similarity of their keys."""
     fig, panels = plt.subplots(1, 2, figsize=(7.8, 3.2), sharey=True)
     leaks_by_method = leaks_of_run(run)
-    titles = {"whitened": "whitened cosine", "cosine": "cosine"}
+    titles = {
+        "whitened": "cosine of the subjects' keys,\nwhitened by the covariance of keys",
+        "cosine": "cosine of the subjects' keys",
+    }
     for axes, (similarity, title) in zip(panels, titles.items(), strict=True):
         for method, leaks in leaks_by_method.items():
             _draw_binned(axes, leaks[~leaks["is_own"]], similarity, method)
-        axes.set_xlabel(f"{title} of the keys")
+        axes.set_xlabel(title, fontsize=8)
         axes.axhline(0, color="0.4", linewidth=0.8)
     panels[0].set_ylabel("change of o*, nats a token")
     panels[-1].legend(**AT_RIGHT)
@@ -245,13 +252,19 @@ def _draw_binned(axes: Axes, others: pd.DataFrame, similarity: str, method: str)
 
 
 def _leaks_in_words(leaks_by_method: Mapping[str, pd.DataFrame]) -> str:
-    """The finding: by how much o* rises at subjects with keys far from the edited one, and near it."""
-    words = []
-    for method, leaks in leaks_by_method.items():
-        others = leaks[~leaks["is_own"]]
-        rise = others.groupby("case_id")["change"].mean().mean()
-        words.append(f"{method_label(method)} {rise:+.1f}")
-    return f"Mean change of o* at other subjects of the relation, nats a token: {', '.join(words)}"
+    """The finding: with which method o* rises most at other subjects, and by how much with the others."""
+    rise_by_method = {
+        method_label(method): leaks[~leaks["is_own"]].groupby("case_id")["change"].mean().mean()
+        for method, leaks in leaks_by_method.items()
+    }
+    first, *others = sorted(rise_by_method, key=lambda label: -rise_by_method[label])
+    finding = (
+        f"{first} makes the new answer o* more probable at other subjects as well, by"
+        f" {rise_by_method[first]:.1f} nats a token"
+    )
+    if not others:
+        return finding
+    return f"{finding}; {' and '.join(others)} by {rise_by_method[others[0]]:.1f} at most"
 
 
 @figure("04_undo", of="undone", main=MAIN_RUN)
@@ -294,16 +307,15 @@ def undo_panels(run: Run) -> Figure:
 
 
 def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
-    """The finding: how much has returned after each way back, and in which order; means over editors."""
+    """The finding: how much has returned after each way back; means over editors."""
     words = []
+    editors = 0
     for state in WAYS_BACK:
         tables = [of_method[state] for of_method in returns.values() if state in of_method]
         if tables:
-            share, order = (
-                float(np.mean([table[measure].mean() for table in tables]))
-                for measure in ("returned", "order")
-            )
-            words.append(f"{state}: {100 * share:.0f} % (order: τ = {order:.2f})")
+            editors = max(editors, len(tables))
+            share = float(np.mean([table["returned"].mean() for table in tables]))
+            words.append(f"{100 * share:.0f} % return when edited {state}")
     if not words:
         return "What returns of a fact's correct answers when its edit is undone"
-    return f"Correct answers that return when edited {'; '.join(words)}"
+    return f"Of the correct answers {' and '.join(words)} (means over {editors} editors)"

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from helpers.locating.attribution import CausalTrace  # imports torch
 
 TITLES = {
-    "consistency": "Consistency (RSim)",
-    "relevance": "Relevance (RSim)",
-    "unbiasedness": "Unbiasedness (RSD)",
+    "consistency": "Wordings of one fact:\nsimilarity (RSim)",
+    "relevance": "A fact and its chain:\nsimilarity (RSim)",
+    "unbiasedness": "Flatter scores on\nrandom words (RSD)",
 }
 CONTROLS = ("random", "constant")
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
@@ -60,9 +60,16 @@ def neuron_counts(sets: Sequence[UnitIndices], shape: tuple[int, int], *, title:
     expected = _expected_in_words(share_counts.size, len(sets), len(sets[0]))
     fig, axes = plt.subplots(figsize=(6.6, 3.0))
     _draw_neuron_counts(axes, share_counts, len(sets), expected)
-    shared_by_all = f"{(share_counts == len(sets)).sum()} of {len(sets[0])} located neurons"
-    finding = f"All {len(sets)} wordings share {shared_by_all}; chance gives {expected[-1]}"
-    caption = f"{title}\nChance: as many neurons, at random for each wording"
+    shared_count = (share_counts == len(sets)).sum()
+    finding = (
+        f"Of {len(sets[0])} neurons located for each wording all {len(sets)} share {shared_count}; chance"
+        f" gives {expected[-1]}"
+    )
+    located_count = (share_counts > 0).sum()
+    caption = (
+        f"{title}; the bars add to {located_count:,}, the neurons of any wording\n"
+        "Chance: as many neurons, at random for each wording"
+    )
     return with_caption(fig, finding, caption)
 
 
@@ -137,16 +144,19 @@ def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     """RSim as the ratio of two distances on the scale of similarity (KLoB, Figure 3)."""
     numerator = candidate - overall
     denominator = 1 - overall
-    finding = f"RSim = {numerator:.2f} / {denominator:.2f} = {numerator / denominator:.2f}"
-    fig, axes = plt.subplots(figsize=(6.6, 1.6))
+    finding = (
+        f"Relative similarity RSim = {numerator:.2f} / {denominator:.2f} ="
+        f" {numerator / denominator:.2f}: 0 is no more than any sentences, 1 the same units"
+    )
+    fig, axes = plt.subplots(figsize=(6.6, 1.8))
     axes.plot([0, 1], [0, 0], color="0.5", linewidth=1)
     _mark_similarity(axes, 0.0, "0")
-    _mark_similarity(axes, overall, "Sim_all")
-    _mark_similarity(axes, candidate, "Sim_cand")
+    _mark_similarity(axes, overall, "any sentences\n(Sim_all)")
+    _mark_similarity(axes, candidate, "wordings of one fact\n(Sim_cand)")
     _mark_similarity(axes, 1.0, "1")
-    _draw_distance(axes, 0.35, overall, candidate, "Sim_cand - Sim_all")
-    _draw_distance(axes, 0.8, overall, 1.0, "1 - Sim_all")
-    axes.set_ylim(-0.6, 1.2)
+    _draw_distance(axes, 0.35, overall, candidate, "Sim_cand − Sim_all")
+    _draw_distance(axes, 0.8, overall, 1.0, "1 − Sim_all")
+    axes.set_ylim(-0.8, 1.2)
     axes.axis("off")
     return with_caption(fig, finding, title)
 
@@ -267,8 +277,8 @@ def criteria_dots(
     if len(criteria) > 1:
         fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
     footer = (
-        f"{granularity}s, k = {100 * share:g} %; bars: 95 % intervals, by relation where there are eight;"
-        " hollow: sentences dealt to facts at random"
+        f"{granularity}s, k = {100 * share:g} %; right is better in each panel; no mark: not measured; bars:"
+        " 95 % intervals, by relation where there are eight; hollow: sentences dealt to facts at random"
     )
     return with_caption(fig, _shared_units_in_words(all_rows, granularity), footer)
 
@@ -279,8 +289,10 @@ def _shared_units_in_words(table: pd.DataFrame, granularity: str) -> str:
     range_of_criterion = without_controls.groupby("criterion")["mean"].agg(["min", "max"])
     range_of_wordings = _range_text(range_of_criterion.T["consistency"])
     range_of_chains = _range_text(range_of_criterion.T["relevance"])
-    wordings = f"Wordings of a fact share {granularity}s (RSim {range_of_wordings})"
-    return f"{wordings}, a fact and its chain {range_of_chains}"
+    return (
+        f"Locators find similar {granularity}s for wordings of one fact (relative similarity"
+        f" {range_of_wordings}), less similar ones for a fact and its chain ({range_of_chains})"
+    )
 
 
 def _range_text(ends: pd.Series) -> str:
@@ -347,11 +359,12 @@ def _layers_in_words(
     gain: NDArray[np.floating], shares: NDArray[np.floating], locators: Sequence[str]
 ) -> str:
     """The layer of the highest mean gain, and those that locators point to, on average over facts."""
-    peaks = [
-        f"{LABELS[name]} {peak}" for name, peak in zip(locators, shares.argmax(1), strict=True)
+    first, *others = [
+        (LABELS[name], peak) for name, peak in zip(locators, shares.argmax(1), strict=True)
     ]
     best = int(gain.mean(axis=0).argmax())
-    return f"Edits gain most at layer {best}; locators point to layers: {', '.join(peaks)}"
+    words = f"Edits gain most at layer {best}; {first[0]} points to layer {first[1]}"
+    return ", ".join([words, *(f"{label} to {peak}" for label, peak in others)])
 
 
 @figure("05_locality", of="regret", main="smollm2-135m_klob-mini", needs=("edits", "layers"))
@@ -386,7 +399,7 @@ def rule_regret_dots(run: Run) -> Figure:
     source = run.about.source
     footer = (
         f"mean over {len(regrets[0].regret)} facts, two new answers each, 95 % intervals; {source['model']},"
-        f" {source['dtype']}; the best layer (0) is chosen on the edits to the other answer"
+        f" {source['dtype']}; regret 0: the fact's best layer, chosen on the edits to the other answer"
     )
     return with_caption(fig, _rules_in_words(regrets), footer)
 
@@ -400,8 +413,9 @@ def _token_label(regret: RuleRegret) -> str:
 def _rules_in_words(regrets: Sequence[RuleRegret]) -> str:
     """Whether a locator loses less than the best fixed layer, and what there is to win."""
     (fixed,) = (regret for regret in regrets if regret.rule == BEST_FIXED)
-    to_win = f"One layer for all facts loses {fixed.estimate.mean:.1f} nats".replace("-", "−")
+    lost = f"which loses {fixed.estimate.mean:.1f} nats per token".replace("-", "−")
     better = dict.fromkeys(RULE_LABELS[regret.rule] for regret in better_locators(regrets))
-    if better:
-        return f"{to_win}; less is lost where {', '.join(better)} points"
-    return f"{to_win}; no locator loses significantly less"
+    return (
+        f"{', '.join(better) if better else 'We find no locator that'} names a better layer for an edit"
+        f" than one layer for all facts, {lost}"
+    )

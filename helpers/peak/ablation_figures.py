@@ -78,24 +78,37 @@ class JudgedTest(NamedTuple):
 
 
 class TargetsCost(NamedTuple):
-    """A cost of answers as targets: what is compared, and what it is in words."""
+    """A cost of answers as targets: what is compared, and what it is in words and over its panel."""
 
     findings: tuple[str, ...]
     metric: str
     words: str
-    compared_with: str
+    title: str
 
 
-_NOISE = TargetsCost((LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise (ANF)", "than APP")
+_NOISE = TargetsCost(
+    (LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise", "more noise (ANF)\nthan APP"
+)
 _FORGETTING = TargetsCost(
-    (LESS_PROTECTION, POOLED_TARGETS), "AFF_hard", "forgetting (AFF, hard)", "than APP"
+    (LESS_PROTECTION, POOLED_TARGETS),
+    "AFF_hard",
+    "forgetting",
+    "more forgetting\n(AFF, hard) than APP",
 )
 _FORGETTING_RANDOM = TargetsCost(
-    (FORGET_RANDOM, POOLED_TARGETS), "AFF_random", "forgetting (AFF, random)", "than APP"
+    (FORGET_RANDOM, POOLED_TARGETS),
+    "AFF_random",
+    "forgetting",
+    "more forgetting\n(AFF, random) than APP",
 )
-_SUCCESS = TargetsCost((TARGETS_COST,), "ES", "lost success (ES)", "than the plain editor")
+_SUCCESS = TargetsCost((TARGETS_COST,), "ES", "success", "less success (ES)\nthan the plain editor")
 _COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _FORGETTING_RANDOM, _SUCCESS)
 _DAMAGE_WORDS = {"AFF_hard": "forgetting (AFF)", "ANF_hard": "noise (ANF)"}
+_OBJECTIVE_WORDS = {  # what each is for
+    "L1": "correct above false",
+    "L2": "correct kept up",
+    "L3": "false kept down",
+}
 _LISTS_OF_NEIGHBOURS = {  # and what their panels show
     "correct": "correct answers:\nchange [nats per token]",
     "hard": "hard false answers:\nchange [nats per token]",
@@ -145,9 +158,17 @@ def _draw_objectives(
         words = _DAMAGE_WORDS[metric]
         mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
-    axes.set_yticks([*heights.values()], [f"{editor}+APP {change}" for editor, change in heights])
+    axes.set_yticks(
+        [*heights.values()], [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
+    )
     axes.legend(**ABOVE)
     axes.set_xlabel("change without the objective [points] → worse")
+
+
+def _in_words(change: str) -> str:
+    """``without L1`` with the objective's aim."""
+    objective = change.removeprefix("without ")
+    return f"{change} ({_OBJECTIVE_WORDS[objective]})"
 
 
 def _worse_without(tests: Sequence[JudgedTest]) -> str:
@@ -322,21 +343,18 @@ def _draw_cost(
             "label": weighting,
         }
         _mark_tests(axes, heights_of_tests, of_weighting, **mark_style)
-    axes.set_title(f"{cost.words}\n{cost.compared_with}", fontsize=9)
-    axes.set_xlabel("← targets better | worse →", fontsize=8)
+    axes.set_title(cost.title, fontsize=9)
+    axes.set_xlabel("points; targets worse →", fontsize=8)
 
 
 def _costs_in_words(tests: Sequence[JudgedTest]) -> str:
     """Where targets as a mean cost success, and what they do as a sum, pooled over editors."""
     tests_of_success = _tests_of_targets(tests, _SUCCESS, "mean")
     costly = [test.evidence.editor for test in tests_of_success if test.holds]
-    words_of_mean = (
-        "Answers as targets, weighted as a mean, cost success with every editor"
-        if len(costly) == len(tests_of_success)
-        else f"Answers as targets, weighted as a mean, cost success with {len(costly)} editors"
-    )
+    editors = "every editor" if len(costly) == len(tests_of_success) else f"{len(costly)} editors"
+    words_of_mean = f"Answers as targets cost {editors} success where they are weighted as a mean"
     pooled = {
-        cost.words.partition(" (")[0]: test.verdict
+        cost.words: test.verdict
         for cost in (_FORGETTING_RANDOM, _NOISE)
         for test in _tests_of_targets(tests, cost, "sum")
         if test.evidence.editor == POOLED
@@ -347,7 +365,7 @@ def _costs_in_words(tests: Sequence[JudgedTest]) -> str:
     )
     if not words_of_sum:
         return words_of_mean
-    return f"{words_of_mean}; as a sum, pooled, they have {words_of_sum} than APP"
+    return f"{words_of_mean}; as a sum they cause {words_of_sum} than APP"
 
 
 @_ablation(

@@ -47,6 +47,7 @@ from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive
 from helpers.results.style import (
     MARKERS,
     PALETTE,
+    STATE_COLOURS,
     draw_intervals,
     with_caption,
     without_mathematics,
@@ -150,7 +151,7 @@ def answer_probabilities(
     shown_answers = shown_answers.assign(row=np.arange(len(shown_answers))[::-1])
     fig = Figure(figsize=(6.6, 0.19 * len(shown_answers) + 1.3))  # a panel draws in a thread
     axes = fig.subplots()
-    for state, marker, colour in zip(states, "o^sDv", PALETTE, strict=False):
+    for state, marker, colour in zip(states, "ovsD^", STATE_COLOURS, strict=False):
         _mark_answers(axes, shown_answers, state, marker, colour)
     _shade_lists(axes, shown_answers)
     axes.set_yticks(
@@ -285,13 +286,13 @@ def _reversal_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -> s
     reversed_words = " and ".join(name for name in plain_methods if name in reversed_methods)
     kept_words = ""
     if with_app and not set(with_app) & set(reversed_methods):
-        kept_words = "; with APP the correct ones still lead"
+        kept_words = "; with APP it is not"
     elif with_app:
         reversed_with_app = [name for name in with_app if name in reversed_methods]
-        kept_words = f"; so do they after {' and '.join(reversed_with_app)}"
+        kept_words = f", and after {' and '.join(reversed_with_app)}"
     return (
-        "Hard false answers overtake the correct ones"
-        f" after {reversed_words or 'no plain editor'}{kept_words}"
+        "The mean of the hard false answers is above that of the correct ones after"
+        f" {reversed_words or 'no plain editor'}{kept_words}"
     )
 
 
@@ -323,7 +324,7 @@ def paper_against_ours(
     caption = (
         f"{dataset.upper()}, means in percent, 95 % intervals; {_counts_of_records(our_metrics)};"
         f" grey: PEAK, Tables 3, 4 and 9; {_effect_of_app(metrics_by_run)}"
-        f"{_caption_ending(runs, answer_filter)}"
+        f"{_missing_in_words(our_metrics)}{_caption_ending(runs, answer_filter)}"
     )
     return with_caption(fig, _slopes_in_words(our_metrics), caption)
 
@@ -349,23 +350,43 @@ def _slopes_in_words(our_metrics: Runs) -> str:
     )
     fewer_paraphrases = sum(change < 0 for change in changes["GS"])
     if 2 * fewer_paraphrases > len(changes["GS"]):
-        return f"{damage_words}; in the sample most hold for fewer paraphrases"
+        return (
+            f"{damage_words}; edits hold for fewer paraphrases in {fewer_paraphrases} of"
+            f" {len(changes['GS'])} pairs of a model and an editor"
+        )
     return damage_words
 
 
+def _missing_in_words(our_metrics: Runs) -> str:
+    """Which models have no edits of an editor that has a column."""
+    missing = {
+        model: [
+            editor for editor in WITH_APP_IN_TABLES if not {editor, f"{editor}+APP"} <= set(metrics)
+        ]
+        for (model, _), metrics in our_metrics.items()
+    }
+    return "".join(
+        f"; no edits by {' and '.join(editors)} with APP: {model}"
+        for model, editors in missing.items()
+        if editors
+    )
+
+
 def _effect_of_app(runs: Runs) -> str:
-    """In how many comparisons by relation APP lowers damage, and success, in words."""
+    """In how many comparisons by relation of the drawn editors APP lowers damage, and success, in words."""
     holds_by_finding: dict[str, list[bool]] = {APP_REDUCES: [], APP_COSTS: []}
     for evidence in findings_of_runs(runs).values():
         for evidence_of_test, verdict in zip(evidence, corrected_verdicts(evidence), strict=True):
             finding = evidence_of_test.finding
+            if evidence_of_test.higher.partition("+")[0] not in WITH_APP_IN_TABLES:
+                continue
             if finding in holds_by_finding and not evidence_of_test.contrast.too_few_relations:
                 holds_by_finding[finding].append(verdict == "holds")
     less_damage = holds_by_finding[APP_REDUCES]
     less_success = holds_by_finding[APP_COSTS]
     return (
         f"after Holm's correction AFF or ANF is lower in {sum(less_damage)} of {len(less_damage)} tests,"
-        f" ES or GS in {sum(less_success)} of {len(less_success)} (FT-M included)"
+        f" ES or GS in {sum(less_success)} of {len(less_success)}"
     )
 
 
@@ -616,7 +637,7 @@ def loss_by_similarity(run: Run) -> Figure:
         axes.tick_params(labelbottom=True)
     fig.supylabel("log-probability lost (nats a token)", fontsize=9)
     for axes in grid[-1]:
-        axes.set_xlabel("cosine with o*", fontsize=8)
+        axes.set_xlabel("cosine with o*\n(unembedding rows)", fontsize=8)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center")
     most_answers = max(map(len, answers_by_method.values()))
@@ -645,7 +666,7 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
     inconclusive_count = len(editors) - len(decided)
     if not parts:
         return (
-            "Whether answers nearer to o* lose more, given their length, is inconclusive for all"
+            "Whether answers that are more similar to the new one lose more is inconclusive for all"
             f" {inconclusive_count} editors"
         )
     inconclusive = (
@@ -653,4 +674,7 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
         if inconclusive_count
         else ""
     )
-    return f"Given their length, answers nearer to o* lose {', and '.join(parts)}{inconclusive}"
+    return (
+        "Correct answers that are more similar to the new one lose"
+        f" {', and '.join(parts)}{inconclusive}"
+    )

@@ -16,7 +16,7 @@ from helpers.peak.tables import scores_of
 from helpers.records import by_case_id
 from helpers.results.archive import Run
 from helpers.results.figure import figure
-from helpers.results.style import PALETTE, with_caption, without_mathematics
+from helpers.results.style import STATE_COLOURS, with_caption, without_mathematics
 
 RUN = "smollm2-135m_peak-mini-cf"  # of packaged records, whose words may be shown
 STATES = {
@@ -26,9 +26,9 @@ STATES = {
 BEFORE = "before the edit"
 LOST = 0.1  # an answer is lost where less than this part of its probability is left
 _MARKS: dict[str, dict[str, Any]] = {
-    BEFORE: {"marker": "o", "color": "0.45"},
-    "after ROME": {"marker": "v", "color": PALETTE[3]},
-    "after ROME with APP": {"marker": "s", "color": PALETTE[0]},
+    BEFORE: {"marker": "o", "color": STATE_COLOURS[0]},
+    "after ROME": {"marker": "v", "color": STATE_COLOURS[1]},
+    "after ROME with APP": {"marker": "s", "color": STATE_COLOURS[2]},
 }
 _SHOWN_LISTS = {"target": "new answer", "correct": "correct", "hard": "false"}
 
@@ -110,8 +110,8 @@ def typical_edit(run: Run) -> Figure:
     lost_without, lost_with = lost_counts(answers).values()
     correct_count = len(answers.query("list == 'correct'"))
     finding = (
-        f"ROME writes “{record.target_new}”: {lost_without} of {correct_count} correct answers lose nine"
-        f" tenths or more a token; with APP {lost_with}"
+        f"When ROME writes “{record.target_new}”, {lost_without} of {correct_count} correct answers fall"
+        f" below a tenth of their probability; with APP {lost_with}"
     )
     caption = (
         f"“{record.edit_prompt} …”; {run.about.source['model']}; the record nearest to the means of the"

@@ -31,7 +31,7 @@ LOOKS = {
     "prune-added": Look(3, "d"),
     "simie": Look(2, "D"),
     "rome": Look(4, "v"),
-    "r-rome": Look(4, "<"),
+    "r-rome": Look(3, "<"),
     "ft-m": Look(5, "P"),
     "ft-l": Look(5, ">"),
     "ft-bf": Look(5, "o"),

@@ -25,6 +25,8 @@ PALETTE = tuple(
     to_rgb(f"#{code}")
     for code in ["0173b2", "de8f05", "029e73", "d55e00", "cc78bc", "ca9161", "fbafe4", "949494"]
 )
+# Of states of a model: before an edit, after it, after it with APP, then others.
+STATE_COLOURS = ((0.45, 0.45, 0.45), PALETTE[3], PALETTE[0], PALETTE[2], PALETTE[4])
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LETTERS = 16  # of a caption to an inch
 _DARKER = 0.75  # letters are thinner than lines

@@ -50,9 +50,9 @@ LOOKS = {
 }
 # By the least share of a link's probability that is left.
 _LOOKS_OF_SHARES = {
-    0.5: LinkLook(_KEPT, "-", "half or more left"),
-    0.1: LinkLook(PALETTE[1], "-.", "a tenth to a half"),
-    0.0: LinkLook(_LOST, "--", "less than a tenth"),
+    0.5: LinkLook(_KEPT, "-", "half or more of the probability left"),
+    0.1: LinkLook(PALETTE[1], "-.", "a tenth to a half left"),
+    0.0: LinkLook(_LOST, "--", "less than a tenth left"),
 }
 _CENTRED_TEXT: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
 _ARROW_STYLE: dict[str, Any] = {
@@ -223,7 +223,12 @@ def stored_case(
     draw_graph(graph, edit.subject, edit.original, fig.subplots(), looks)
     edit_words = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
     finding = _ways_in_words(edit, states, chains, method_label(method))
-    return with_caption(fig, finding, f"{edit_words}; case {number}; {caption}")
+    drawn_words = "links of these chains" if chains["active"] else "links of all known chains"
+    if chains["active"] and direct_chains:
+        drawn_words = f"{drawn_words} and the direct link"
+    return with_caption(
+        fig, finding, f"{edit_words}; drawn: {drawn_words}; case {number}; {caption}"
+    )
 
 
 def chains_by_state(edit: EditedGraph, facts: pd.DataFrame) -> dict[str, list[Chain]]:
@@ -244,7 +249,7 @@ def _ways_in_words(
     active_count = len(chains["active"])
     if active_count:
         return (
-            f"After {label} {active_count} of {len(chains['deducible'])} chains still lead from"
+            f"After {label} {active_count} of {len(chains['deducible'])} known chains still lead from"
             f" {edit.subject} to {edit.original}"
         )
     start = comparable(edit.subject)
@@ -324,7 +329,7 @@ def knowgic_case(
     """
     edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
     facts = facts_of(run, editor, mode=mode, rule=metrics.BY_RANK)
-    caption = f"{model_of(run)}, {mode}; known: by rank as well"
+    caption = f"{model_of(run)}, {mode}; known: at least 0.05, or above all rivals"
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 

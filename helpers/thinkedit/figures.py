@@ -116,8 +116,13 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         axes.set_xscale("function", functions=_SQUARE_ROOT_SCALE)
         axes.set(xlim=(-0.001, 1.02), xticks=_TICKS_OF_SHARES)
         axes.set_xticklabels(map("{:g}".format, _TICKS_OF_SHARES))
+    for axes in fig.axes[: len(marks_by_title)]:
+        axes.set_xlabel("share left of the old fact (IFR)", fontsize=8)
     footer = _edits_footer(
-        shown_runs, "share left (at most 1 an edit), square-root scale; Holm's correction"
+        shown_runs,
+        "at most 1 an edit, square-root scale",
+        "significant: p < 0.05 after Holm's correction",
+        *_empty_rows_in_words(marks_by_title),
     )
     return style.with_caption(fig, _more_left_in_words(shown_runs, rule, mode), footer)
 
@@ -166,10 +171,11 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         for whose, by_title in (("on our models", ours), ("in the paper", papers))
     }
     counts_in_words = " and ".join(
-        f"{sum(of_kind)} of {len(of_kind)} methods {whose}" for whose, of_kind in peaks.items()
+        f"{sum(of_kind)} of {len(of_kind)} pairs of a model and a method {whose}"
+        for whose, of_kind in peaks.items()
     )
     finding = (
-        f"IFR is highest along chains of two or three steps for {counts_in_words} (not tested)"
+        f"Most is left (IFR) along chains of two or three steps for {counts_in_words} (not tested)"
     )
     note = "numbers above: n of edits with such a chain; the paper pools chains and gives no n"
     return style.with_caption(fig, finding, _edits_footer(shown_runs, note))
@@ -217,22 +223,42 @@ def what_is_left(
         of_model = table[table["model"] == model]
         if mode == "independent":
             of_model = _without_twins(of_model)
-        marks_by_title[model] = {label: Mark(name, of_model) for label, name in labels.items()}
+        # The line below is for the heading of the column at the right.
+        marks_by_title[f"{model}\n"] = {
+            label: Mark(name, of_model) for label, name in labels.items()
+        }
     fig = _dots(marks_by_title, xlim=(-0.04, 1.3), xticks=(0, 0.5, 1))
     labels_of_rows = [label.get_text() for label in fig.axes[0].get_yticklabels()]
     for axes, marks in zip(fig.axes, marks_by_title.values(), strict=False):
         _write_deep_shares(axes, next(iter(marks.values())).table, labels_of_rows)
+    for axes in fig.axes[: len(marks_by_title)]:
+        axes.set_xlabel("share of probability left", fontsize=8)
     made = "each edit made alone" if mode == "independent" else "edits made in sequence"
     footer = _edits_footer(
-        shown_runs, f"share of probability left, mean over edits, at most 1 each; {made}"
+        shown_runs,
+        f"mean over edits, at most 1 each; {made}",
+        "no chain left: share of edits after which no chain of two or more steps is known (“deep”)",
+        "CKP: connected knowledge preservation",
+        *_empty_rows_in_words(marks_by_title),
     )
     return style.with_caption(fig, _two_losses_in_words(table), footer)
+
+
+def _empty_rows_in_words(marks_by_title: Mapping[str, Mapping[str, Mark]]) -> list[str]:
+    """Which models have no edits by some of the methods that have a row."""
+    methods_by_title = {
+        title.partition("\n")[0]: set(next(iter(marks.values())).table["method"])
+        for title, marks in marks_by_title.items()
+    }
+    all_methods = set().union(*methods_by_title.values())
+    incomplete = [model for model, methods in methods_by_title.items() if methods != all_methods]
+    return [f"empty rows: methods not run on {', '.join(incomplete)}"] if incomplete else []
 
 
 def _write_deep_shares(axes: Axes, table: Table, labels_of_rows: Sequence[str]) -> None:
     """The share of deep edits in percent, at the right of each method's row."""
     text_style: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8, "color": "0.25"}
-    axes.text(1.29, -0.72, "deep", **text_style)
+    axes.text(1.29, -0.72, "no chain left", **text_style)
     for method, share in zip(table["method"], table[metrics.DEEP], strict=True):
         row = labels_of_rows.index(method_label(str(method)))
         axes.text(1.29, row, f"{100 * share:.0f}\u00a0%", **text_style)
@@ -285,7 +311,7 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
         counts_in_words.append(f"{' to '.join(map(str, range_ends))} of {model}")
     fig, grid = _grid(len(estimates_by_model), row_height=2.8)
     for axes, (model, estimates_by_method) in zip(grid, estimates_by_model.items(), strict=True):
-        _draw_two_ways(axes, estimates_by_method)
+        _draw_two_ways(axes, estimates_by_method, _words_on_hidden(estimates_by_model))
         axes.set_title(model, fontsize=9)
         axes.set_xlabel("first links known")
     grid[0].set_ylabel("later links known")
@@ -302,14 +328,41 @@ def _words_on_app(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(preset for preset in presets if "APP" in preset))
 
 
-def _draw_two_ways(axes: Axes, estimates_by_method: Mapping[str, Mapping[str, Estimate]]) -> None:
+def _words_on_hidden(
+    estimates_by_model: Mapping[str, Mapping[str, Mapping[str, Estimate]]],
+) -> dict[str, str]:
+    """Of each method whose mark is under the same other one's on every model: below which, in words."""
+    hidden: dict[str, str] = {}
+    for methods in ([*by_method] for by_method in estimates_by_model.values()):
+        for number, method in enumerate(methods):
+            for later in methods[number + 1 :]:
+                distances = [
+                    abs(by_method[method][kind].mean - by_method[later][kind].mean)
+                    for by_method in estimates_by_model.values()
+                    if {method, later} <= set(by_method)
+                    for kind in (links.FIRST, links.LATER)
+                ]
+                if max(distances) < _MARK_WIDTH:
+                    hidden.setdefault(method, f"\n(under {method_label(later)})")
+    return hidden
+
+
+_MARK_WIDTH = 0.05  # in shares, of a mark in a panel
+
+
+def _draw_two_ways(
+    axes: Axes,
+    estimates_by_method: Mapping[str, Mapping[str, Estimate]],
+    words_on_hidden: Mapping[str, str],
+) -> None:
     """A point a method with both its intervals, over a diagonal on which both kinds of links suffer alike."""
     axes.plot([0, 1], [0, 1], color="0.8", linewidth=0.8, zorder=0)
     word_style: dict[str, Any] = {"fontsize": 7, "color": "0.4", "style": "italic"}
     axes.text(0.01, 0.42, "the subject\nis forgotten", **word_style)
     axes.text(1.02, -0.02, "facts elsewhere\nare forgotten", ha="right", **word_style)
     for method, estimates in estimates_by_method.items():
-        point_style = method_line(method) | {"linestyle": "", "markersize": 6}
+        label = f"{method_label(method)}{words_on_hidden.get(method, '')}"
+        point_style = method_line(method) | {"linestyle": "", "markersize": 6, "label": label}
         first = Table([vars(estimates[links.FIRST])])
         later = Table([vars(estimates[links.LATER])])
         style.draw_intervals(axes, later["mean"], first, across=True, **point_style)

@@ -89,7 +89,7 @@ def test_only_chains_that_remain_are_drawn_and_the_direct_link(edits, facts):
     figure = case.stored_case(edit, table, number="1", method="rome")
     (axes,) = figure.axes
     assert {text.get_text() for text in axes.texts} == {"Ada", "Gus", "Rome"}
-    assert figure.get_suptitle() == "After ROME 1 of 3 chains still lead from Ada to Rome"
+    assert figure.get_suptitle() == "After ROME 1 of 3 known chains still lead from Ada to Rome"
     labels = {line.get_label() for line in axes.lines}
     assert labels == {"lost", "known after the edit"}
 

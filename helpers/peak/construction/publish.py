@@ -152,7 +152,7 @@ def construction_funnel(run: Run) -> Figure:
     )
     footer = (
         f"at the bars: facts left, of {first_counts} in the {source['facts']} facts; last steps:"
-        f" {source['model']}, rule {source['rule']}"
+        f" {source['model']}, answers known by {source['rule']}; no bar: not a step of the set"
     )
     return with_caption(fig, _losses_in_words(first_set, first_shares), footer)
 
