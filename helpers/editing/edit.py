@@ -171,13 +171,22 @@ def _read(path: Path) -> Edit:
         if metadata.get("kind") not in KINDS:
             raise EditError(f"{path} holds no edit: write it with its method save")
         names = file.keys()
-        tensors = {name: file.get_tensor(name) for name in names}
+        tensors = aligned({name: file.get_tensor(name) for name in names})
     return _made(
         metadata["kind"],
         tensors,
         json.loads(metadata["fields"]),
         json.loads(metadata["diagnostics"]),
     )
+
+
+def aligned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies in memory of torch's own.
+
+    What is read from a file lies wherever the file has it, and some processors' products of the same numbers
+    differ in their last bits by where these lie.
+    """
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _made(

@@ -120,6 +120,11 @@ class LowRank(Delta):
     left: Tensor
     right: Tensor
 
+    def __post_init__(self) -> None:
+        # As a file has them: on some processors the last bits of a product depend on how factors lie.
+        object.__setattr__(self, "left", self.left.contiguous())
+        object.__setattr__(self, "right", self.right.contiguous())
+
     def dense(self) -> Tensor:
         """The product."""
         return self.left @ self.right.T

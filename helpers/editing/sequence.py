@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from helpers.editing.edit import Edit
+from helpers.editing.edit import Edit, aligned
 from helpers.editing.weight_edit import WeightEdit
 
 _EDIT = "edit.safetensors"
@@ -48,5 +48,5 @@ class SequenceState:
 
     @classmethod
     def load(cls, folder: Path) -> SequenceState:
-        """Read what ``save`` wrote."""
-        return cls(Edit.load(folder / _EDIT), load_file(folder / _MEMORY))
+        """Read what ``save`` wrote, bit for bit, so that what follows is the same as without a stop."""
+        return cls(Edit.load(folder / _EDIT), aligned(load_file(folder / _MEMORY)))
