@@ -33,6 +33,7 @@ _OF_REQUESTS = (
 _UNEDITED = ("locality", "KL", "perplexity", "exam", "fired")
 _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")
+_LARGEST_RATIO = 1000.0  # that is written out
 
 
 def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -91,7 +92,10 @@ def _cells(measures: pd.DataFrame) -> dict[str, str]:
         at_last = estimate(measures, measure, last)
         metric = METRICS[measure]
         in_percent = metric.kind in _PERCENT
-        cells[metric.label] = in_points(at_last) if in_percent else with_interval(at_last, digits=3)
+        if at_last.mean > _LARGEST_RATIO:  # of a model that is destroyed
+            cells[metric.label] = f"{at_last.mean:.0e}"
+        else:
+            cells[metric.label] = in_points(at_last) if in_percent else with_interval(at_last, digits=3)
     cells[METRICS["weights"].label] = with_interval(estimate(measures, "weights", last), digits=3)
     megabytes = estimate(measures, "bytes", last).mean / 1e6
     cells["MB kept"] = f"{megabytes:.1f}"
