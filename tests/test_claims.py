@@ -402,6 +402,7 @@ def test_wordings_of_notebook_05():
     assert (printed < corrected).all()
 
 
+@pytest.mark.slow
 def test_similarity_of_notebook_03():
     """Each sentence with the cells of the tables that it is made from."""
     name = "smollm2-135m_peak-cf"
@@ -490,6 +491,7 @@ def test_similarity_on_other_models_of_notebook_03():
     assert gemma.loc["ROME", "answers"] == 277
 
 
+@pytest.mark.slow
 def test_who_says_it_in_notebook_08():
     text = text_of("08")
     small, large = (

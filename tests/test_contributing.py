@@ -81,6 +81,7 @@ def check_contract(editor_class, hyperparameters, lm):
             assert score_answers(lm, question)["sum"][0] == pytest.approx(under, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["ruff", "mypy"])
 def test_the_editors_module_passes_the_checks_of_the_suite(tool, tmp_path):
     (block,) = (block for block in BLOCKS if "class Direct(Editor)" in block)

@@ -275,12 +275,14 @@ def test_a_wrong_data_folder_is_said_once(empty_machine, monkeypatch):
         assert "is not a folder: correct it or unset it" in problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(PARAMS.glob("paper/*/*.yaml")), ids=lambda path: path.stem)
 def test_the_papers_params_name_what_there_is(path):
     wrong = texts(needs_of_file(path), Kind.WRONG)
     assert len(wrong) == (path.stem == "yago")  # a folder that users bring
 
 
+@pytest.mark.slow
 def test_a_dry_run_plans_without_network_data_or_network_of_mend(tmp_path):
     """It lists what the doctor lists about the same models and data."""
     lines, failed = run_file(TABLE_3, dry_run=True, folder=tmp_path / "runs")

@@ -22,6 +22,7 @@ from helpers.results.text import published_table
 runner = CliRunner()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_made_and_printed(name):
     entry = TABLES[name]

@@ -99,6 +99,7 @@ def test_the_kernel_is_this_interpreter_without_start_up_files(folder, capfd, mo
     assert f"interpreter {sys.executable}\\n" in executed.read_text()
 
 
+@pytest.mark.slow
 def test_one_that_fails_or_dies_does_not_stop_the_others(folder, capfd):
     told: list[str] = []
     mine = files(folder, "fail", "die", "wait", "print")
@@ -153,6 +154,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_every_notebook_with_one_line(folder):
     script = folder / "interrupted.py"
     script.write_text(_INTERRUPTED)

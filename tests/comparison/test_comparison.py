@@ -143,6 +143,7 @@ def test_labels_are_methods_and_back():
     assert RowKey("m", "ft-bf").information == "all"
 
 
+@pytest.mark.slow
 def test_stored_rows_are_those_of_the_archive():
     rows = stored_rows()
     rome = rows[RowKey("smollm2-135m", "rome")].estimates
@@ -159,6 +160,7 @@ def test_stored_rows_are_those_of_the_archive():
     )
 
 
+@pytest.mark.slow
 def test_the_front_has_a_point_for_each_row_and_arrows_to_objectives():
     of_both = {"AFF": Estimate(0.4, 0.3, 0.6, 9), NAMING: Estimate(0.2, 0.1, 0.3, 9)}
     asked, damage = FRONTS[0].point(of_both)

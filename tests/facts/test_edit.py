@@ -476,6 +476,7 @@ def test_one_text_is_not_taken_letter_by_letter(tiny):
         edit_facts(tiny("llama"), SUDAN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/edit_my_model.md"])
 def test_what_the_pages_show_runs(page, checkpoint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -274,6 +274,7 @@ def test_damaged_digests_are_made_again(folder):
             assert models.load(str(folder)).fingerprint == first
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_same_fingerprint(folder):
     code = f"from helpers import models; print(models.load({str(folder)!r}).fingerprint)"
     for seed in ("1", "2"):  # of hashes: nothing may depend on the order of a set

@@ -40,5 +40,6 @@ def peak(count: int) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)
 
 
+@pytest.mark.slow
 def test_peak_memory_does_not_grow_with_records():
     assert peak(120) - peak(60) < 60  # in one pass, 60 records more take 100 MiB more

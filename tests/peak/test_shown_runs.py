@@ -39,6 +39,7 @@ def shown_of(published: list[str], answer_filter: AnswerFilter = RANK) -> list[t
     return shown
 
 
+@pytest.mark.slow
 def test_one_run_on_peak_cf_alone_is_shown_whole():
     shown = shown_of([SMALL])
     titles = [title for title, _ in shown]
@@ -52,6 +53,7 @@ def test_one_run_on_peak_cf_alone_is_shown_whole():
     assert "KN: steps 1, adaptive_threshold 0.2, p 0.4" in main.note
 
 
+@pytest.mark.slow
 def test_other_models_follow_the_first_one_under_the_filter_asked_for():
     by_threshold = AnswerFilter(rule="threshold", threshold=0.01)
     shown = shown_of(["qwen2.5-coder-1.5b_peak-t", "gemma3-270m_peak-cf"], by_threshold)

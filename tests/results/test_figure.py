@@ -137,6 +137,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "choices"), CHOICES)
 def test_every_option_of_a_published_figure_draws(name, choices):
     entries = figures_named(name, choices)
@@ -222,6 +223,7 @@ def test_every_figure_is_drawn_after_a_part_of_a_run_was_published(paper, parts,
         plt.close(entry.draw())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMITTED)
 def test_committed_figures_are_redrawn_as_they_are(name, tmp_path):
     new, _ = save(name, tmp_path)

@@ -39,6 +39,7 @@ def one_by_one(model, prompt: str, sample: int, sampling: Sampling) -> str:
     return model.tokenizer.decode(ids[start:], skip_special_tokens=True).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("temperature", [0, 1.5])
 def test_batched_equals_one_by_one_under_edits(tiny, monkeypatch, architecture, temperature):

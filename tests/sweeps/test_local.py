@@ -46,6 +46,7 @@ def printed(path: str) -> str:
     return "".join(o.get("text", "") for c in cells for o in c.get("outputs", []))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_sweep_is_alone_is_killed_leaves_nothing_behind_and_resumes(toy, tmp_path):
     groups = toy("rome", "ft-l", shard=4)
@@ -83,6 +84,7 @@ def test_a_sweep_is_alone_is_killed_leaves_nothing_behind_and_resumes(toy, tmp_p
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("run.json")} == rows
 
 
+@pytest.mark.slow
 def test_killed_workers_and_kernels_resume_and_failures_are_kept(toy, tmp_path):
     groups = toy("memit", "kn", "mend")
     run_sweep(groups, local_engine("cpu", 2))

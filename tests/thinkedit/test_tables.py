@@ -244,6 +244,7 @@ def test_app_is_shown_with_its_price():
     assert tested.loc[("rome", "Efficacy"), "Holm"] == "less"
 
 
+@pytest.mark.slow
 def test_intervals_by_wording_are_of_edits_that_share_a_prompt():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
     cells = row(tables.wording_table([run]).table, "memit")
@@ -456,6 +457,7 @@ def test_prune_is_not_counted_again_where_it_is_memit():
     assert {"memit", "prune"} <= {*sequences["method"]}
 
 
+@pytest.mark.slow
 def test_the_published_orders_decide_what_notebook_06_claims_of_sequences():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
     found = tables.split_app(terms_of_runs((run,)))[0]
@@ -506,6 +508,7 @@ def test_the_threshold_for_known_facts_is_the_readers():
     assert few[0] != few[1]
 
 
+@pytest.mark.slow
 def test_titles_of_published_figures_are_what_is_stored():
     """Every figure of stored tables is drawn; what its title claims is made anew here."""
     titles = {}
