@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 # A wide model, so that activations of all records at once would show.
 SCRIPT = """
 import resource, sys, torch
