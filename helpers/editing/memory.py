@@ -272,7 +272,8 @@ class Memory(ContextEditor):
         So a memory that grows turn by turn costs one pass a statement, and is the same bit for bit as one
         that is made anew.
         """
-        keys = [(self.lm.fingerprint, statement) for statement in statements]
+        fingerprint = self.lm.fingerprint  # looks at every weight
+        keys = [(fingerprint, statement) for statement in statements]
         for key in keys:
             if key not in self._statement_states:
                 self._statement_states[key] = mean_states(self.lm, [key[1]], layer)[0]
@@ -280,7 +281,8 @@ class Memory(ContextEditor):
 
     def _states_of(self, prompts: Sequence[str], layer: int) -> Tensor:
         """The background prompts' mean states [prompts, hidden], each found once."""
-        keys = [(self.lm.fingerprint, prompt) for prompt in prompts]
+        fingerprint = self.lm.fingerprint
+        keys = [(fingerprint, prompt) for prompt in prompts]
         missing = [key for key in keys if key not in self._background_states]
         if missing:
             states = mean_states(self.lm, [prompt for _, prompt in missing], layer)

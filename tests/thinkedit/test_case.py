@@ -98,7 +98,7 @@ def test_links_look_by_the_share_that_is_left(edits, facts):
     """The direct fact is gone, half of the friend is left, and the friend's home was never known."""
     looks = case.looks_by_share(edits[0], facts)
     assert [looks[edge].label for edge in (("ada", "rome"), ("ada", "bo"), ("bo", "rome"))] == [
-        "less than a tenth",
-        "half or more left",
+        "less than a tenth left",
+        "half or more of the probability left",
         "never known",
     ]
