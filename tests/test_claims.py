@@ -46,6 +46,8 @@ from helpers.klob.regret import (
     rule_regrets,
 )
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
+from helpers.lifelong.measures import estimate
+from helpers.lifelong.tables import method_rows
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
@@ -646,9 +648,11 @@ def test_every_editor_of_notebook_09():
         if key.model == "smollm2-135m" and not key.half_shown
     }
     plain = {m: e for (m, placebo), e in small.items() if "+" not in m and not placebo}
-    assert "95 % or more for every plain editor but KN (41.3 [31.7, 52.0]) and R-ROME (77.1" in text
-    below = {m for m, e in plain.items() if "ES" in e and e["ES"].mean < 0.95}
-    assert below == {"kn", "r-rome"}
+    assert (
+        "ES is 94 % or more for every plain editor but KN (41.3 [31.7, 52.0]), R-ROME (77.1" in text
+    )
+    below = {m for m, e in plain.items() if "ES" in e and e["ES"].mean < 0.94}
+    assert below == {"kn", "r-rome", "ultraedit"}
     assert in_points(plain["kn"]["ES"]) == "41.3 [31.7, 52.0]"
 
     assert (
@@ -667,12 +671,20 @@ def test_every_editor_of_notebook_09():
         "12.7",
         "0.0",
     ]
-    assert "Plain ones lose 36.9 % (MEND) to 87.6 % (ROME)" in text
-    forgotten = {m: plain[m]["AFF"].mean for m in ("ft-l", "ft-m", "kn", "memit", "mend", "rome")}
+    assert "Plain ones lose 21.4 % (UltraEdit) to 87.6 % (ROME)" in text
+    weights = ("ft-l", "ft-m", "kn", "memit", "mend", "rome", "ultraedit", "ft-bf", "lora")
+    forgotten = {m: plain[m]["AFF"].mean for m in weights}
     assert (min(forgotten, key=forgotten.get), max(forgotten, key=forgotten.get)) == (
-        "mend",
+        "ultraedit",
         "rome",
     )
+    assert "(ES 100.0 [89.1, 100.0]) and reaches 91.2 [79.7, 97.3] % of the paraphrases" in text
+    assert in_points(plain["lora"]["GS"]) == "91.2 [79.7, 97.3]"
+    assert "Of LoRA's edits 0.57 are deep; it leaves 0.43 and 0.41" in text
+    assert [f"{plain['lora'][m].mean:.2f}" for m in (DEEP, OWN, "CKP")] == ["0.57", "0.43", "0.41"]
+    assert "UltraEdit (0.72 and 0.38) and FT-BF (0.67 and 0.62)" in text
+    others = [f"{plain[m][x].mean:.2f}" for m in ("ultraedit", "ft-bf") for x in (OWN, "CKP")]
+    assert others == ["0.72", "0.38", "0.67", "0.62"]
     lowest = min(
         (key for key in small if "AFF" in small[key] and not key[1]),
         key=lambda key: small[key]["AFF"].mean,
@@ -697,6 +709,26 @@ def test_every_editor_of_notebook_09():
     assert all(change.low < 0 < change.high for change in exam)
     assert with_interval(plain["ft-m"]["perplexity"], digits=3) == "1.002 [1.001, 1.003]"
     assert DEEP not in rows[RowKey("qwen2.5-coder-1.5b", "rome")].estimates
+
+
+def test_edits_in_a_row_of_notebook_10():
+    text = text_of("10")
+    run = archive("lifelong").get("smollm2-135m_counterfact")
+    measures = {method: table for method, _, table in method_rows(run)}
+    memory, ultraedit, mend = (measures[m] for m in ("memory-bm25", "ultraedit", "mend"))
+    assert "the new answer to 59.0 % [48.7, 68.7] of a sample of all of them" in text
+    assert in_points(estimate(memory, "now", 1000)) == "59.0 [48.7, 68.7]"
+    assert "it has kept 90.5 % of those that it gave at once" in text
+    assert f"{100 * estimate(memory, 'retention', 1000).mean:.1f}" == "90.5"
+    assert "It gives 17.0 % [10.2, 25.8] of all requests and has kept 30.8 %" in text
+    assert in_points(estimate(ultraedit, "now", 1000)) == "17.0 [10.2, 25.8]"
+    assert "the norm of no matrix has grown by more than 0.1 %" in text
+    assert 1 < estimate(ultraedit, "weights", 1000).mean < 1.0015
+    assert "After 1,000 edits it gives none of the requests, no known fact keeps" in text
+    assert estimate(mend, "now", 1000).mean == estimate(mend, "locality", 1000).mean == 0.0
+    assert "Its AFF is 30.7 after 0 edits and 35.3 after 1,000 (n = 15; not tested)" in text
+    aff = [estimate(memory, "AFF", edits) for edits in (0, 1000)]
+    assert [(f"{100 * each.mean:.1f}", each.n) for each in aff] == [("30.7", 15), ("35.3", 15)]
 
 
 def test_app_on_the_same_edits_in_notebook_09():

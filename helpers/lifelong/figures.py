@@ -36,6 +36,7 @@ _ON_TOP = {
 }
 _MOST_PARTS = 10  # of a sequence, by age
 _LEAST_OF_PART = 10  # requests of one
+_HIGHEST_PERPLEXITY = 1000.0  # ratio up to which it is drawn; a model beyond it is destroyed
 _FEWEST_ON_TOP = 3  # records or graphs of a mean that is drawn
 _BARS = "bars: 95 % intervals"
 
@@ -87,6 +88,7 @@ def survival(run: Run) -> Figure:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_minor_formatter("{x:g}")
+            axes.set_ylim(top=min(axes.get_ylim()[1], _HIGHEST_PERPLEXITY))
         else:
             axes.set_ylim(-0.03, 1.03)
     for axes in panels[-1]:

@@ -95,7 +95,9 @@ def _cells(measures: pd.DataFrame) -> dict[str, str]:
         if at_last.mean > _LARGEST_RATIO:  # of a model that is destroyed
             cells[metric.label] = f"{at_last.mean:.0e}"
         else:
-            cells[metric.label] = in_points(at_last) if in_percent else with_interval(at_last, digits=3)
+            cells[metric.label] = (
+                in_points(at_last) if in_percent else with_interval(at_last, digits=3)
+            )
     cells[METRICS["weights"].label] = with_interval(estimate(measures, "weights", last), digits=3)
     megabytes = estimate(measures, "bytes", last).mean / 1e6
     cells["MB kept"] = f"{megabytes:.1f}"
