@@ -66,7 +66,9 @@ from helpers.results.archive import archive
 from helpers.results.statistics import detectable, holm
 from helpers.results.text import Evidence, corrected_verdicts, in_points, with_interval
 from helpers.thinkedit import links
+from helpers.thinkedit.links import INCONCLUSIVE
 from helpers.thinkedit.metrics import DEEP, OWN
+from helpers.thinkedit.modes import KEY_MODES, WITHOUT_KEY, WITHOUT_OTHER_KEY
 from helpers.thinkedit.tables import difference_table, split_app, terms_of_runs
 
 EDITORS = ("ft-m", "rome")  # of notebook 04
@@ -709,6 +711,35 @@ def test_every_editor_of_notebook_09():
     assert all(change.low < 0 < change.high for change in exam)
     assert with_interval(plain["ft-m"]["perplexity"], digits=3) == "1.002 [1.001, 1.003]"
     assert DEEP not in rows[RowKey("qwen2.5-coder-1.5b", "rome")].estimates
+
+
+def test_the_subjects_key_in_notebook_06():
+    text = text_of("06")
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
+    changes = links.changes_of_modes(links.links_table((run,)), KEY_MODES).table
+    rows = changes.set_index(["method", "mode", "links"])
+    without_key = {m: rows.loc[(m, WITHOUT_KEY, "first links")] for m in ("memit", "rome", "ft-m")}
+    assert (
+        "rises from 0.09 to 1.00 [0.95, 1.00]. After ROME it rises from 0.02 to 0.98 [0.92," in text
+    )
+    assert without_key["memit"]["known"] == "1.00 [0.95, 1.00]"
+    assert without_key["rome"]["known"] == "0.98 [0.92, 1.00]"
+    assert [without_key[m]["Holm"] for m in without_key] == ["more known"] * 2 + [INCONCLUSIVE]
+    assert "The later links change by +0.06 and +0.09, both inconclusive" in text
+    later = [rows.loc[(m, WITHOUT_KEY, "later links")] for m in ("memit", "rome")]
+    assert [(row["change"][:5], row["Holm"]) for row in later] == [
+        ("+0.06", INCONCLUSIVE),
+        ("+0.09", INCONCLUSIVE),
+    ]
+    assert "(+0.02 [−0.02, +0.06] and +0.00 [−0.02, +0.02])" in text
+    other_key = [rows.loc[(m, WITHOUT_OTHER_KEY, "first links")] for m in ("memit", "rome")]
+    assert [row["change"] for row in other_key] == [
+        "+0.02 [-0.02, +0.06]",
+        "+0.00 [-0.02, +0.02]",
+    ]
+    assert "known again after all 60 edits of both" in text
+    direct = [rows.loc[(m, WITHOUT_KEY, "direct question")] for m in ("memit", "rome")]
+    assert [(row["known"][:4], row["n edits"]) for row in direct] == [("1.00", 60)] * 2
 
 
 def test_edits_in_a_row_of_notebook_10():

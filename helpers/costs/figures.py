@@ -191,7 +191,8 @@ def _matched_in_words(pairs: Sequence[Matched]) -> str:
     for pair in pairs:
         for measure in DAMAGES:
             contrast = pair.contrast(measure)
-            if contrast.p_value >= LEVEL or contrast.difference.mean <= 0:
+            is_less = contrast.p_value < LEVEL and contrast.difference.mean > 0
+            if not is_less:
                 exceptions[measure].append(method_label(pair.curve.method))
     forgetting, noise = (
         f"{len(pairs) - len(editors)} of {len(pairs)} editors"

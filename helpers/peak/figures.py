@@ -666,7 +666,7 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
     inconclusive_count = len(editors) - len(decided)
     if not parts:
         return (
-            "Whether answers that are more similar to the new one lose more is inconclusive for all"
+            "Whether of answers of one length the more similar ones lose more is inconclusive for all"
             f" {inconclusive_count} editors"
         )
     inconclusive = (
@@ -675,6 +675,6 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
         else ""
     )
     return (
-        "Correct answers that are more similar to the new one lose"
+        "Of correct answers of one length, those that are more similar to the new one lose"
         f" {', and '.join(parts)}{inconclusive}"
     )

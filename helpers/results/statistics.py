@@ -268,9 +268,8 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     if kind != "number":
         low_end = max(-1.0, low_end)
         high_end = min(1.0, high_end)
-    elif (
-        not np.isfinite(high_end - low_end) or high_end == low_end
-    ):  # too few units to reject anything, or no change
+    elif not np.isfinite(high_end - low_end) or low_end == high_end == 0.0:
+        # Too few units to reject anything, or no change.
         low_end = float("nan")
         high_end = float("nan")
     if too_few(relation_count):

@@ -104,8 +104,10 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
     runs_on_recalled = [run for run in runs if is_recalled(run)]
     shown_runs = _by_size(runs_on_recalled or runs)
     marks_by_title = {}
+    table_by_model = {}
     for run in shown_runs:
         table = _without_twins(tables.length_table(_terms_without_app([run], rule), mode=mode))
+        table_by_model[model_of(run)] = table
         longer_count = _largest_count(table, f"{tables.LONGER} edits")
         marks_by_title[f"{model_of(run)}\nn = {longer_count} with longer chains"] = {
             "direct question": Mark("1", table),
@@ -122,7 +124,7 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         shown_runs,
         "at most 1 an edit, square-root scale",
         "significant: p < 0.05 after Holm's correction",
-        *_empty_rows_in_words(marks_by_title),
+        *_empty_rows_in_words(table_by_model),
     )
     return style.with_caption(fig, _more_left_in_words(shown_runs, rule, mode), footer)
 
@@ -218,20 +220,21 @@ def what_is_left(
         "facts about\nother subjects (CKP)": "CKP",
     }
     marks_by_title = {}
+    table_by_model = {}
     for run in shown_runs:
         model = model_of(run)
         of_model = table[table["model"] == model]
         if mode == "independent":
             of_model = _without_twins(of_model)
+        table_by_model[model] = of_model
         # The line below is for the heading of the column at the right.
         marks_by_title[f"{model}\n"] = {
             label: Mark(name, of_model) for label, name in labels.items()
         }
     fig = _dots(marks_by_title, xlim=(-0.04, 1.3), xticks=(0, 0.5, 1))
     labels_of_rows = [label.get_text() for label in fig.axes[0].get_yticklabels()]
-    for axes, marks in zip(fig.axes, marks_by_title.values(), strict=False):
-        _write_deep_shares(axes, next(iter(marks.values())).table, labels_of_rows)
-    for axes in fig.axes[: len(marks_by_title)]:
+    for axes, of_model in zip(fig.axes, table_by_model.values(), strict=False):
+        _write_deep_shares(axes, of_model, labels_of_rows)
         axes.set_xlabel("share of probability left", fontsize=8)
     made = "each edit made alone" if mode == "independent" else "edits made in sequence"
     footer = _edits_footer(
@@ -239,19 +242,16 @@ def what_is_left(
         f"mean over edits, at most 1 each; {made}",
         "no chain left: share of edits after which no chain of two or more steps is known (“deep”)",
         "CKP: connected knowledge preservation",
-        *_empty_rows_in_words(marks_by_title),
+        *_empty_rows_in_words(table_by_model),
     )
     return style.with_caption(fig, _two_losses_in_words(table), footer)
 
 
-def _empty_rows_in_words(marks_by_title: Mapping[str, Mapping[str, Mark]]) -> list[str]:
+def _empty_rows_in_words(table_by_model: Mapping[str, Table]) -> list[str]:
     """Which models have no edits by some of the methods that have a row."""
-    methods_by_title = {
-        title.partition("\n")[0]: set(next(iter(marks.values())).table["method"])
-        for title, marks in marks_by_title.items()
-    }
-    all_methods = set().union(*methods_by_title.values())
-    incomplete = [model for model, methods in methods_by_title.items() if methods != all_methods]
+    methods_by_model = {model: set(table["method"]) for model, table in table_by_model.items()}
+    all_methods = set().union(*methods_by_model.values())
+    incomplete = [model for model, methods in methods_by_model.items() if methods != all_methods]
     return [f"empty rows: methods not run on {', '.join(incomplete)}"] if incomplete else []
 
 

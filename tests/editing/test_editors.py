@@ -99,7 +99,10 @@ def test_published_methods_have_hyperparameters_for_their_model(file, monkeypatc
 def test_published_rows_are_of_their_presets_and_lists(name):
     """FT-L and KN had stood there with other values than their presets."""
     run = archive("peak").get(name)
-    params = yaml.safe_load((RUNS[0].parent / f"{name}.yaml").read_text(encoding="utf-8"))
+    model_and_data, _, label = name.partition("@")
+    folder = "09_editors" if label == "editors" else "03_editing_runs"
+    file = PARAMS / "paper" / folder / f"{model_and_data}.yaml"
+    params = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert run.about.source["strict_lists"] == STRICT
     assert set(run.tables) <= set(map(method_label, params["methods"]))
     for method in params["methods"]:

@@ -14,6 +14,7 @@ from scipy import stats
 
 from helpers.results.statistics import (
     FEWEST,
+    Estimate,
     Kind,
     fraction_interval,
     holm,
@@ -214,6 +215,14 @@ def test_of_too_few_relations_there_is_no_test() -> None:
     assert found.difference.low > 0  # by record
     assert math.isnan(mean_above(before, 0.9, "share").p_value)
     assert math.isnan(unpaired_means(before, before + 0.5).p_value)
+
+
+def test_of_equal_changes_the_interval_is_that_change() -> None:
+    found = paired(np.zeros(6), np.full(6, 0.5), "number")
+    assert found.p_value == 2 / 2**6
+    assert found.difference == Estimate(0.5, 0.5, 0.5, 6)
+    unchanged = paired(np.ones(6), np.ones(6), "number")
+    assert math.isnan(unchanged.difference.low)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -102,8 +102,8 @@ def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
     return tuple(
         (words, f"{in_points(value)} % (n = {value.n})")
         for words, value in (
-            (f"latest requests written at once, {best}", _at_last(of_best, "at once")),
-            (f"requests so far that it gives now, {best}, the most", shares[best]),
+            (f"requests so far given now, {best}, the most", shares[best]),
+            (f"its latest requests, written at once, {best}", _at_last(of_best, "at once")),
             (f"known facts whose next token it keeps, {best}", _at_last(of_best, "locality")),
             (f"requests so far given now, {worst}, the fewest", shares[worst]),
         )
