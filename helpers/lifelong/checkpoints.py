@@ -261,8 +261,7 @@ class LifelongRun:
             table = asked_again[["case_id", "item", "unit"]].assign(
                 measure=measure, value=values.astype(float)
             )
-            # Of a stream without contradictions there is no row of such a measure.
-            yield table.dropna(subset=["value"]) if measure == "newest above older" else table
+            yield table.dropna(subset=["value"])
 
     def _measures_of_probes(self, counts: set[int]) -> Iterator[pd.DataFrame]:
         """Of what is not edited, next to the unedited model's answers, and of the state."""

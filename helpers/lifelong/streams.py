@@ -14,7 +14,7 @@ probe, and none is among those on which editors measure (``editing.held_out``). 
 contradict each other the later one is to hold (``Stream.holding``); the earlier one is asked about no more.
 CounterFact's 1,919 records name no relation, and one relation has several templates: of each subject the
 first record counts. In the other streams no answer is given to more than ``MOST_PER_ANSWER`` requests of a
-relation, so that none becomes the relation's prior.
+relation, but by contradictions, so that none becomes the relation's prior.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from helpers.editing.editors import method_label, split_method
@@ -85,19 +86,23 @@ def _names(run: Run, method: str, mode: str) -> dict[str, str]:
     }
 
 
-def _cells(measures: pd.DataFrame) -> dict[str, str]:
+def _cells(measures: pd.DataFrame) -> dict[str, str | None]:
+    """The cells of one method, by the labels of their columns; None where there is no value."""
     last = int(measures["edits"].max())
-    cells = {"edits": f"{last} ({ending(measures)})" if ending(measures) else str(last)}
+    cells: dict[str, str | None] = {
+        "edits": f"{last} ({ending(measures)})" if ending(measures) else str(last)
+    }
     for measure in (*_OF_REQUESTS, *_UNEDITED, *_ON_TOP):
         at_last = estimate(measures, measure, last)
         metric = METRICS[measure]
-        in_percent = metric.kind in _PERCENT
-        if at_last.mean > _LARGEST_RATIO:  # of a model that is destroyed
+        if np.isnan(at_last.mean):
+            cells[metric.label] = None
+        elif at_last.mean > _LARGEST_RATIO:  # of a model that is destroyed
             cells[metric.label] = f"{at_last.mean:.0e}"
+        elif metric.kind in _PERCENT:
+            cells[metric.label] = in_points(at_last)
         else:
-            cells[metric.label] = (
-                in_points(at_last) if in_percent else with_interval(at_last, digits=3)
-            )
+            cells[metric.label] = with_interval(at_last, digits=3)
     cells[METRICS["weights"].label] = with_interval(estimate(measures, "weights", last), digits=3)
     megabytes = estimate(measures, "bytes", last).mean / 1e6
     cells["MB kept"] = f"{megabytes:.1f}"
