@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullFormatter
 
 from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs, measures_of_run
 from helpers.lifelong.tables import method_rows, so_what, track_label
@@ -36,7 +37,7 @@ _ON_TOP = {
 }
 _MOST_PARTS = 10  # of a sequence, by age
 _LEAST_OF_PART = 10  # requests of one
-_HIGHEST_PERPLEXITY = 1000.0  # ratio up to which it is drawn; a model beyond it is destroyed
+_LOWEST_PERPLEXITY, _HIGHEST_PERPLEXITY = 0.5, 1000.0  # ratios, if one model is beyond the second
 _FEWEST_ON_TOP = 3  # records or graphs of a mean that is drawn
 _BARS = "bars: 95 % intervals"
 
@@ -87,8 +88,7 @@ def survival(run: Run) -> Figure:
         if measure == "perplexity":
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter("{x:g}")
-            axes.set_ylim(top=min(axes.get_ylim()[1], _HIGHEST_PERPLEXITY))
+            _limit_perplexity(axes)
         else:
             axes.set_ylim(-0.03, 1.03)
     for axes in panels[-1]:
@@ -100,6 +100,14 @@ def survival(run: Run) -> Figure:
     return with_caption(fig, so_what(run)[0].removesuffix("."), footer)
 
 
+def _limit_perplexity(axes: Axes) -> None:
+    """Cut the axis where a model is destroyed; within a decade it needs labels between the powers of ten."""
+    if axes.get_ylim()[1] > _HIGHEST_PERPLEXITY:
+        axes.set_ylim(_LOWEST_PERPLEXITY, _HIGHEST_PERPLEXITY)
+    lowest, highest = axes.get_ylim()
+    axes.yaxis.set_minor_formatter("{x:g}" if highest < 10 * lowest else NullFormatter())
+
+
 def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame]]:
     """The methods of a run, each with a small shift, so that intervals stay apart."""
     rows = list(method_rows(run))
@@ -107,12 +115,13 @@ def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame
         yield 0.02 * (number - (len(rows) - 1) / 2), method, mode, measures
 
 
-def _label_methods(axes: Axes, run: Run, measure: str) -> None:
-    """Each method's name where its line ends."""
+def _label_methods(axes: Axes, run: Run, measure: str, *, fewest: int = 1) -> None:
+    """Each method's name where its line ends, among means of at least ``fewest`` items."""
     ends = []
     for method, mode, measures in method_rows(run):
-        means = curve(measures, measure)["mean"]
-        finite_means = means[np.isfinite(means)]
+        means = curve(measures, measure)
+        drawn_means = means.loc[means["n"] >= fewest, "mean"]
+        finite_means = drawn_means[np.isfinite(drawn_means)]
         if len(finite_means):
             line = _line_of(method, mode)
             ends.append(LineEnd(float(finite_means.iloc[-1]), line["label"], line["color"]))
@@ -241,7 +250,7 @@ def on_top_of_many(run: Run) -> Figure:
         axes.set_title(title, fontsize=8)
         axes.set_xticks(list(ticks.values()), [f"{edits:,}" for edits in ticks])
         axes.set_xlabel("edits before")
-    _label_methods(panels[-1], run, "own")
+    _label_methods(panels[-1], run, "own", fewest=_FEWEST_ON_TOP)
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
