@@ -153,8 +153,9 @@ def in_one_column(figure: Figure) -> bool:
     figure.set_size_inches(NARROW, height)
     for text in figure.texts:
         letters = int(130 * NARROW / text.get_fontsize())
-        lines = (textwrap.fill(line, letters) for line in text.get_text().split("\n"))
-        text.set_text("\n".join(lines))
+        is_title = text.get_text() == figure.get_suptitle()  # one sentence, whose lines run on
+        paragraphs = [text.get_text()] if is_title else text.get_text().split("\n")
+        text.set_text("\n".join(textwrap.fill(paragraph, letters) for paragraph in paragraphs))
     return True
 
 

@@ -123,7 +123,7 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     ]
     has_icd = any(key.method.endswith("+icd") for key in shown_keys)
     hollow_words = "with APP, or with in-context distillation (ICD)" if has_icd else "with APP"
-    placebo_words = "; grey ×: placebo, the edit of another case"
+    placebo_words = "; grey ×: placebo edit"
     note = (
         f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: {hollow_words}"
         f"{placebo_words if any(key.placebo for key in shown_keys) else ''}; MEND: undertrained"

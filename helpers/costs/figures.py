@@ -60,15 +60,15 @@ def held_out_dumbbells(run: Run) -> Figure:
     compared = [protection for protection in protections(run, fractions=True) if protection.given]
     rows = list(dict.fromkeys((protection.editor, protection.given) for protection in compared))
     heights = {row: -float(number) for number, row in enumerate(rows)}
-    size = (8.2, 0.32 * len(rows) + 2.0)
+    size = (8.2, 0.4 * len(rows) + 2.0)
     fig, panels = plt.subplots(1, len(_MEASURE_TITLES), figsize=size, sharey=True)
     for axes, (name, title) in zip(panels, _MEASURE_TITLES.items(), strict=True):
         of_measure = [protection for protection in compared if protection.metric.name == name]
         _draw_dumbbells(axes, of_measure, heights)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("points less than without APP →")
-    labels = [f"{method_label(f'{editor}+app')}: {_GIVEN_WORDS[given]}" for editor, given in rows]
-    panels[0].set_yticks([*heights.values()], labels)
+    labels = [f"{method_label(f'{editor}+app')}\n{_GIVEN_WORDS[given]}" for editor, given in rows]
+    panels[0].set_yticks([*heights.values()], labels, fontsize=8)
     panels[-1].legend(title="half of the list", **AT_RIGHT)
     counts = sorted({len(protection.plain) for protection in compared})
     note = (
