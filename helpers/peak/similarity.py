@@ -54,6 +54,14 @@ STEPS = {  # of each regressor, to which a slope belongs
     "token_share": 1.0,
 }
 BINS = 5  # of a figure
+_ANSWER_COLUMNS = [
+    "case_id",
+    "relation",
+    "answer_index",
+    "tokens",
+    "sum_before",
+    "sum_after",
+]
 
 
 @dataclass(frozen=True)
@@ -98,12 +106,7 @@ def answer_losses(
     if at_edit_prompt.empty:
         index = pd.MultiIndex.from_arrays([[], []], names=["case_id", "relation"])
         return pd.DataFrame(columns=columns, index=index, dtype=float)
-    known_answers = pd.concat(
-        [
-            _known_answers(of_record, answer_filter)
-            for _, of_record in at_edit_prompt.groupby("case_id")
-        ]
-    )
+    known_answers = _known_answers(at_edit_prompt[[*_ANSWER_COLUMNS, "list"]], answer_filter)
     answers = known_answers.merge(cosines, on=["case_id", "answer_index"], validate="1:1")
     answers["loss"] = (answers["sum_before"] - answers["sum_after"]) / answers["tokens"]
     answers["prior"] = answers["sum_before"] / answers["tokens"]
@@ -114,15 +117,20 @@ def answer_losses(
     return answers[several].set_index(["case_id", "relation"])[columns].astype(float)
 
 
-def _known_answers(of_record: pd.DataFrame, answer_filter: AnswerFilter) -> pd.DataFrame:
-    """The rows of a record's correct answers that the unedited model knows, by the filter of the metrics."""
-    lists = {
-        name: of_record[of_record["list"] == name].sort_values("answer_index")
-        for name in ("correct", "hard", "random")
-    }
-    priors = {name: (rows["sum_before"] / rows["tokens"]) for name, rows in lists.items()}
-    kept = answer_filter.keep(priors["correct"], priors["hard"], priors["random"])
-    return lists["correct"].iloc[kept.correct]
+def _known_answers(scores: pd.DataFrame, answer_filter: AnswerFilter) -> pd.DataFrame:
+    """The rows of correct answers that the unedited model knows, by the filter of the metrics."""
+    ordered = scores.sort_values("answer_index")
+    priors = (ordered["sum_before"] / ordered["tokens"]).to_numpy(float)
+    rows_of_list = ordered.groupby(["case_id", "list"]).indices
+    known_rows = []
+    for case_id in np.unique(ordered["case_id"]):
+        rows = [
+            rows_of_list.get((case_id, name), np.array([], dtype=int))
+            for name in ("correct", "hard", "random")
+        ]
+        kept = answer_filter.keep(*(priors[of_list] for of_list in rows))
+        known_rows.append(rows[0][kept.correct])
+    return ordered.iloc[np.concatenate(known_rows)][_ANSWER_COLUMNS]
 
 
 def slopes(answers: pd.DataFrame, regressors: Sequence[str] = ADJUSTED) -> dict[str, Slope]:
