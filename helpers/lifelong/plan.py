@@ -41,8 +41,15 @@ EDIT_SECONDS = {
     **dict.fromkeys(("in-context", "memory-bm25", "memory-hidden"), 0.0),
 }
 # CPU seconds of one probe, or of one token of text, on SmolLM2 in fp32.
-PROBE_SECONDS = {"peak_cf": 2.0, "peak_t": 2.0, "chains": 0.7, "known": 0.05, "tokens": 0.003}
-OTHER_SECONDS = 60.0  # of a checkpoint: the exam, and the requests that are asked again
+PROBE_SECONDS = {
+    "peak_cf": 2.0,
+    "peak_t": 2.0,
+    "chains": 0.7,
+    "known": 0.05,
+    "tokens": 0.003,
+    "exam": 0.1,
+}
+ASKED_AGAIN_SECONDS = 60.0  # of the SAMPLE requests of a checkpoint that are asked again
 _SMOLLM2 = 134_515_008  # parameters, of which these seconds are
 
 
@@ -63,6 +70,7 @@ class LifelongPlan:
     chains: int
     known: int
     tokens: int
+    exam: int
     preset: str
     corpus: str
     results: str
@@ -75,7 +83,9 @@ class LifelongPlan:
 
     def probes(self) -> Probes:
         """What is asked at every checkpoint."""
-        counts = ProbeCounts(self.peak_cf, self.peak_t, self.chains, self.known, self.tokens)
+        counts = ProbeCounts(
+            self.peak_cf, self.peak_t, self.chains, self.known, self.tokens, self.exam
+        )
         return drawn_probes((self.dataset, self.temporal), counts, seed=self.seed)
 
     def runs(self, lm: LanguageModel) -> dict[TableKey, LifelongRun]:
@@ -134,8 +144,8 @@ def cost_table(runs: Mapping[TableKey, LifelongRun]) -> pd.DataFrame:
         edits_on_top = counts.peak_cf + counts.peak_t + counts.chains
         asking = 0.0
         for count in missing:
-            asking += probe_seconds["known"] + probe_seconds["tokens"]
-            asking += OTHER_SECONDS * (1 + min(count, SAMPLE) / SAMPLE) / 2
+            asking += sum(probe_seconds[name] for name in ("known", "tokens", "exam"))
+            asking += ASKED_AGAIN_SECONDS * min(count, SAMPLE) / SAMPLE
             if count in run.counts_on_top:
                 asking += probe_seconds["peak_cf"] + probe_seconds["peak_t"]
                 asking += probe_seconds["chains"] + edits_on_top * seconds_each
@@ -161,7 +171,7 @@ class LifelongParams(NotebookParams):
         "stream": partial(check_one_of, "stream", known=tuple(STREAMS)),
         **dict.fromkeys(("methods", "in_turns"), method_label),
         **at_least(1, "turn_size", "checkpoints"),
-        **at_least(0, "orders", "peak_cf", "peak_t", "chains", "known", "tokens"),
+        **at_least(0, "orders", "peak_cf", "peak_t", "chains", "known", "tokens", "exam"),
     }
 
     @property

@@ -68,13 +68,17 @@ ON_TOP_TOGETHER = 8  # probes whose edits are held at the same time
 
 @dataclass(frozen=True)
 class ProbeCounts:
-    """How many of each pool are asked, the first ones; ``tokens`` is the length of the text."""
+    """How many of each pool are asked, the first ones; ``tokens`` is the length of the text.
+
+    ``exam`` counts questions of the exam of general ability, which take its relations in turn.
+    """
 
     peak_cf: int = 40
     peak_t: int = 20
     chains: int = 30
     known: int = 300
     tokens: int = 20_000
+    exam: int = 200
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class Probes:
         return {
             "version": VERSION,
             "pools": settings_key({"pools": pools}),
-            "exam": EXAM_VERSION,
+            "exam_version": EXAM_VERSION,
             "text": file_digest(PERPLEXITY_TEXT),
             **asdict(self.counts),
             "scored_by": {"answers": Question.version},
@@ -257,7 +261,7 @@ class ProbedModel:
 
     def exam(self, edit: Edit) -> pd.DataFrame:
         """Per question of the exam: ``right``, and whether a gate ``fired`` after it (NaN: there is none)."""
-        questions = exam()["facts"]
+        questions = exam()["facts"][: self.probes.counts.exam]
         scores = score_answers(self.lm, questions, [edit], [0] * len(questions))
         recognised = edit.recognised(self.lm, [question.prompt for question in questions])
         rows = []
