@@ -55,11 +55,11 @@ def headlines() -> list[Headline]:
             " 1: identical).",
             (
                 (
-                    "lost with one layer for all facts, nats per token",
+                    "loss with one layer for all facts, nats per token",
                     ranged(asdict(fixed.estimate)),
                 ),
                 (
-                    "lost with the layer that causal tracing names, nats per token",
+                    "loss with the layer that causal tracing names, nats per token",
                     ranged(asdict(tracing.estimate)),
                 ),
                 ("consistency of knowledge neurons (RSim)", ranged(consistency)),
