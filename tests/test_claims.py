@@ -211,9 +211,7 @@ def test_targets_instead_of_objectives_and_the_costs_of_app_in_notebook_04(studi
     assert "For single editors no test of the sum survives the correction" in text
     as_sum = {m for m in measures(fairer, finding, "inconclusive") if "+ (sum)" in m}
     assert len(as_sum) == 8
-    assert (
-        "they leave more noise, and forget less only against random false answers.** Pooled" in text
-    )
+    assert "They reduce forgetting further only against random false answers.** Pooled" in text
     pooled = peak_findings.pooled_fairer_findings(metrics, fairer_editors(run))
     of_pooled = peak_findings.POOLED_TARGETS
     assert measures(pooled, of_pooled, "holds") == {"ANF hard, all editors: + (sum) - APP"}
