@@ -30,8 +30,8 @@ def headlines() -> list[Headline]:
     numbers = []
     for method in _SHOWN:
         estimates = on_both[RowKey(_MODEL, method)]
-        deep = f"{estimates[DEEP].mean:.2f} of the edits are deep"
-        label = f"left of the subject's other facts, {method_label(method)} ({deep})"
+        deep = f"{estimates[DEEP].mean:.2f} of its edits are deep"
+        label = f"part left of the subject's other facts, {method_label(method)} ({deep})"
         numbers.append((label, ranged(vars(estimates[OWN]))))
     editors = distinct(dict.fromkeys(key.method.partition("+")[0] for key in on_both))
     model_count = len(models_of({key: rows[key] for key in on_both}))

@@ -31,15 +31,15 @@ _IN_TEXT = "named in free text"
 
 
 def caption_of_figure() -> str:
-    """One sentence on the figure."""
+    """Two sentences on the figure."""
     run = archive("ablations").get(RUN)
     record = typical_record(run)
     answers = answers_of_record(run, record)
     lost_without, lost_with = lost_counts(answers).values()
     correct_count = len(answers.query("list == 'correct'"))
     return (
-        f"*A typical edit of SmolLM2-135M: ROME appends “{record.target_new}” to “{record.edit_prompt} …”"
-        f" and {lost_without} of its {correct_count} correct answers lose at least nine tenths of their"
+        f"*A typical edit of SmolLM2-135M: ROME appends “{record.target_new}” to “{record.edit_prompt} …”."
+        f" Of the {correct_count} correct answers, {lost_without} lose at least nine tenths of their"
         f" probability per token; with APP only {lost_with} does.*"
     )
 
@@ -61,17 +61,18 @@ def findings_lines() -> str:
         raise UnsupportedError("other facts about the subject are not more damaged than the rest")
     return "\n".join(
         [
-            "- **An edit writes the new answer, but the model forgets the other correct answers.** On PEAK-CF"
-            f" ROME makes {in_points(success)} % of the new answers more probable than the least probable"
-            f" correct one (ES, n = {success.n}). Forgetting of the other correct answers (AFF; 0: nothing"
-            f" lost, 100: all lost) is {in_points(forgetting)} % (n = {forgetting.n}).",
+            "- **An edit writes the new answer, but the model forgets the other correct answers.** On"
+            f" PEAK-CF, PEAK's counterfactual records, ROME makes {in_points(success)} % of the new answers"
+            f" more probable than the least probable correct one (ES, n = {success.n}). Forgetting"
+            f" of the other correct answers (AFF; 0: nothing lost, 100: all lost) is"
+            f" {in_points(forgetting)} % (n = {forgetting.n}).",
             "- **APP protects other answers, but fewer new answers are generated.** On PEAK-CF it lowers"
             f" ROME's forgetting by {in_points(saved.difference)} points (n = {saved.difference.n})."
             f" But generated text names the new answer after {named_with_app:.0f} instead of {named:.0f} %"
             f" of the edits, {in_points(unnamed)} points less (n = {unnamed.n}).",
             "- **MEMIT erases the subject's other facts.** After its edits of facts that the model"
             f" recalls, {in_points(other_facts)} % of the probability of the edited subject's *other* facts"
-            f" is left, and {in_points(others)} % of facts about other subjects (n = {others.n} edits).",
+            f" is left. Of facts about other subjects, {in_points(others)} % is left (n = {others.n} edits).",
         ]
     )
 

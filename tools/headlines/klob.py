@@ -47,19 +47,20 @@ def headlines() -> list[Headline]:
         Headline(
             "05",
             "We find no locator that names a better layer for an edit than one layer for all facts",
-            f"An edit of every fact at one layer loses {fixed.estimate.mean:.1f} nats per token compared with"
-            f" each fact's best layer ({least:.1f} if this layer is chosen on the same facts). No locator"
+            "Compared with each fact's best layer, editing every fact at one layer loses"
+            f" {fixed.estimate.mean:.1f} nats per token ({least:.1f} if this layer is chosen on the same"
+            " facts). One nat is a factor of 2.7 in probability. No locator"
             f" loses significantly less (n = {fixed.estimate.n}), and we find no sign that a locator finds"
             f" the layer of a particular fact. All {len(real)} methods compared select similar neurons"
             f" for the wordings of a fact (RSim {ends[0]:.2f} to {ends[1]:.2f}; 0: as for any two sentences,"
             " 1: identical).",
             (
                 (
-                    "lost with one layer for all facts, nats per token",
+                    "loss with one layer for all facts, nats per token",
                     ranged(asdict(fixed.estimate)),
                 ),
                 (
-                    "lost with the layer that causal tracing names, nats per token",
+                    "loss with the layer that causal tracing names, nats per token",
                     ranged(asdict(tracing.estimate)),
                 ),
                 ("consistency of knowledge neurons (RSim)", ranged(consistency)),

@@ -102,10 +102,13 @@ def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
     return tuple(
         (words, f"{in_points(value)} % (n = {value.n})")
         for words, value in (
-            (f"requests so far given now, {best}, the most", shares[best]),
-            (f"its latest requests, written at once, {best}", _at_last(of_best, "at once")),
-            (f"known facts whose next token it keeps, {best}", _at_last(of_best, "locality")),
-            (f"requests so far given now, {worst}, the fewest", shares[worst]),
+            (f"new answers given after all edits, {best} (the highest share)", shares[best]),
+            (
+                f"latest new answers given right after their turn, {best}",
+                _at_last(of_best, "at once"),
+            ),
+            (f"known facts with the same next token, {best}", _at_last(of_best, "locality")),
+            (f"new answers given after all edits, {worst} (the lowest share)", shares[worst]),
         )
     )
 

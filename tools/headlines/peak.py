@@ -52,7 +52,7 @@ def headlines() -> list[Headline]:
     )
     tested = findings(metrics, temporal)  # the tests of notebook 03's first table
     records, more, few = (max(map(len, run.values())) for run in (metrics, of_second, of_largest))
-    official = f"first {records} records of PEAK-CF, {SMALL}; n of them can be measured"
+    official = f"first {records} records of PEAK-CF, {SMALL}; n: those that can be measured"
     larger = f"Gemma 3 270M ({more} records), Qwen2.5-Coder 1.5B ({few})"
     return [
         _one_fact(metrics, tested, official),
@@ -183,19 +183,20 @@ def _ablations() -> Headline:
     return Headline(
         "04",
         "APP is more than a weaker edit, and it also protects correct answers that it was not shown",
-        "We scaled updates without APP until the new answer was as probable as with APP. ROME's and MEMIT's"
-        " then forget more and add more noise than with APP; FT-L's add more noise, and its forgetting is"
-        " inconclusive. Given half of a fact's lists, APP also lowers the forgetting of the other half."
-        " Making all correct answers editing targets does not replace APP. With the targets weighted as a"
-        " mean most edits fail; weighted as a sum they leave more noise (pooled over four editors).",
+        "We scaled updates without APP until the new answer was as probable as with APP. The scaled updates"
+        " of ROME and MEMIT forget more and add more noise than with APP. FT-L's add more noise; the"
+        " difference in forgetting is inconclusive. Given half of a fact's lists, APP also lowers the"
+        " forgetting of the other half. Making all correct answers editing targets does not replace APP."
+        " With the targets weighted as a mean most edits fail; weighted as a sum they leave more noise"
+        " (pooled over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
                 _of_points(at_equal_strength),
             ),
             ("less forgetting of unshown answers with APP, ROME (AFF)", _of_points(unshown["AFF"])),
-            ("success that targets as a mean cost, ROME (ES)", _points(targets)),
-            ("more noise than APP, targets as a sum, pooled (ANF)", _points(noise)),
+            ("success lost with targets weighted as a mean, ROME (ES)", _points(targets)),
+            ("more noise than with APP, targets weighted as a sum, pooled (ANF)", _points(noise)),
         ),
         "04_matched_strength",
         f"Shown: PEAK-CF, {SMALL}; equal strength and unshown answers: 40 and 30 records drawn by relation;"
@@ -275,18 +276,18 @@ def _generated_text() -> Headline:
     return Headline(
         "08",
         "Most edits succeed by probability, far fewer appear in generated text, and APP lowers this further",
-        "ES asks whether the new answer is more probable than the least probable correct one; a text follows"
-        " the most probable tokens. On SmolLM2 APP costs more in text than in ES. P(o*), the new answer's"
-        " probability, predicts which new answers are generated; ES predicts little.",
+        "ES asks whether the new answer is more probable than the least probable correct one. Greedy text"
+        " follows the most probable tokens. On SmolLM2 APP costs more in text than in ES. P(o*), the new"
+        " answer's probability, predicts which new answers are generated; ES predicts little.",
         (
             ("ROME's edits that succeed by probability (ES)", _percent(success)),
-            ("ROME's edits that greedy free text names", _percent(named)),
+            ("ROME's edits whose new answer greedy free text names", _percent(named)),
             (
-                "fewer named with APP, mean over seven editors",
+                "fewer new answers named with APP, mean over seven editors",
                 _loss_in_points(cost),
             ),
             (
-                "edits ranked right: by P(o*), by ES (AUC; chance 0.50)",
+                "how well P(o*) and ES predict naming (AUC; chance 0.50)",
                 f"{by_probability:.2f}, {by_es:.2f} (n = {prediction.edits:,} edits)",
             ),
         ),

@@ -39,10 +39,19 @@ def headlines() -> list[Headline]:
             f" along its chains (IFR {means['IFR']}), but each chain needs a fact about the subject. We"
             " defined the first measure after seeing the first results.",
             (
-                ("SmolLM2: deep edits, after which no chain is left", ranged(vars(ours[DEEP]))),
-                ("SmolLM2: left of the old fact along chains (IFR)", ranged(vars(ours["IFR"]))),
-                ("SmolLM2: left of the subject's other facts (post hoc)", ranged(vars(ours[OWN]))),
-                ("SmolLM2: left of facts about other subjects (CKP)", ranged(vars(ours["CKP"]))),
+                ("SmolLM2: share of deep edits (no chain is left)", ranged(vars(ours[DEEP]))),
+                (
+                    "SmolLM2: part of the old fact left along chains (IFR)",
+                    ranged(vars(ours["IFR"])),
+                ),
+                (
+                    "SmolLM2: part left of the subject's other facts (post hoc)",
+                    ranged(vars(ours[OWN])),
+                ),
+                (
+                    "SmolLM2: part left of facts about other subjects (CKP)",
+                    ranged(vars(ours["CKP"])),
+                ),
             ),
             "06_what_is_left",
             f"Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B ({counts['IFR']} edits),"
