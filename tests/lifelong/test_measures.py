@@ -123,7 +123,9 @@ def run() -> Run:
             for edits in (10, 30)
             for measure in ("at once", "made", "now", "generality", "free text", "locality", "exam")
         ]
-        rows += [(edits, m, [0.3, 0.4, 0.5]) for edits in (0, 30) for m in ("AFF", "ANF", "IFR", "own")]
+        rows += [
+            (edits, m, [0.3, 0.4, 0.5]) for edits in (0, 30) for m in ("AFF", "ANF", "IFR", "own")
+        ]
         rows += [(edits, "text", [0.1, 0.2]) for edits in (10, 30)]
         rows += [(edits, m, [1.2]) for edits in (10, 30) for m in ("weights", "bytes", "seconds")]
         stored = table(*rows).rename(columns={"edits": "case_id"})

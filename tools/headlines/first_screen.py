@@ -31,16 +31,16 @@ _IN_TEXT = "named in free text"
 
 
 def caption_of_figure() -> str:
-    """Two sentences on the figure."""
+    """One sentence on the figure."""
     run = archive("ablations").get(RUN)
     record = typical_record(run)
     answers = answers_of_record(run, record)
     lost_without, lost_with = lost_counts(answers).values()
     correct_count = len(answers.query("list == 'correct'"))
     return (
-        f"*A typical edit of SmolLM2-135M: ROME appends “{record.target_new}” to “{record.edit_prompt} …”."
-        f" Of the {correct_count} correct answers, {lost_without} lose at least nine tenths of their"
-        f" probability per token; with APP only {lost_with} does.*"
+        f"*A typical ROME edit of SmolLM2-135M, “{record.edit_prompt} … {record.target_new}”: {lost_without}"
+        f" of the {correct_count} correct answers lose at least nine tenths of their probability per token, and with"
+        f" APP only {lost_with} does.*"
     )
 
 
