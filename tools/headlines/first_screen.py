@@ -39,8 +39,8 @@ def caption_of_figure() -> str:
     correct_count = len(answers.query("list == 'correct'"))
     return (
         f"*A typical ROME edit of SmolLM2-135M, “{record.edit_prompt} … {record.target_new}”: {lost_without}"
-        f" of the {correct_count} correct answers lose at least nine tenths of their probability per token, and with"
-        f" APP only {lost_with} does.*"
+        f" of the {correct_count} correct answers lose at least nine tenths of their probability per token,"
+        f" and with APP only {lost_with} does.*"
     )
 
 
