@@ -154,7 +154,7 @@ def who_says_it(runs: Sequence[Run]) -> Figure:
     )
     datasets = dict.fromkeys(run.about.source["dataset"] for run in runs)
     caption = footer(runs, f"{', '.join(datasets)}, n = {edits} edits", *notes)
-    return with_caption(fig, _predictor_in_words(predictions), caption)
+    return with_caption(fig, _finding_in_words(costs, predictions), caption)
 
 
 def _draw_costs(axes: Axes, costs: Mapping[str, Mapping[str, Contrast]]) -> None:
@@ -202,12 +202,18 @@ def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
     return {"fmt": MARKERS[model_index], "color": colour, "label": model, **ACROSS}
 
 
-def _predictor_in_words(predictions: Mapping[str, Prediction]) -> str:
-    """How well P(o*) and ES predict for the first model that its text names o*."""
+def _finding_in_words(
+    costs: Mapping[str, Mapping[str, Contrast]], predictions: Mapping[str, Prediction]
+) -> str:
+    """What APP costs the first model's text, and how well P(o*) and ES predict that it names o*."""
+    cost = next(iter(costs.values())).get("free, greedy")
     prediction = next(iter(predictions.values()))
     by_probability = prediction.within[REFERENCE][0]
     by_es = prediction.within["ES"][0]
-    return (
+    finding = (
         f"{PREDICTORS[REFERENCE]} predicts whether a text names the new answer o* (AUC"
-        f" {by_probability:.2f}); ES does so less well ({by_es:.2f})"
+        f" {by_probability:.2f}), ES does so less well ({by_es:.2f})"
     )
+    if cost is None or not cost.difference.high < 0:
+        return finding
+    return f"{finding}; with APP {-100 * cost.difference.mean:.0f} points fewer free texts name it"

@@ -224,7 +224,7 @@ def leak_curves(run: Run) -> Figure:
             _draw_binned(axes, leaks[~leaks["is_own"]], similarity, method)
         axes.set_xlabel(title, fontsize=8)
         axes.axhline(0, color="0.4", linewidth=0.8)
-    panels[0].set_ylabel("change of o*, nats a token")
+    panels[0].set_ylabel("change of log P(o*), nats per token")
     panels[-1].legend(**AT_RIGHT)
     counts = sorted({leaks["case_id"].nunique() for leaks in leaks_by_method.values()})
     data = data_of(run, f"{', '.join(map(str, counts))} records")
@@ -267,7 +267,7 @@ def _leaks_in_words(leaks_by_method: Mapping[str, pd.DataFrame]) -> str:
     first, *others = sorted(rise_by_method, key=lambda label: -rise_by_method[label])
     finding = (
         f"{first} makes the new answer o* more probable at other subjects as well, by"
-        f" {rise_by_method[first]:.1f} nats a token"
+        f" {rise_by_method[first]:.1f} nats per token"
     )
     if not others:
         return finding
@@ -282,8 +282,8 @@ def undo_panels(run: Run) -> Figure:
     heights = [-float(number) for number in range(len(rows))]
     fig, panels = plt.subplots(1, 3, figsize=(8.6, 0.3 * len(rows) + 1.9), sharey=True)
     titles = {
-        "change": ("other correct answers", "change, nats a token"),
-        "returned": ("returned", "percent of the answers"),
+        "change": ("other correct answers", "change, nats per token"),
+        "returned": ("returned: at least half of P", "percent of the answers"),
         "order": ("their order", "Kendall's τ with before"),
     }
     for axes, (measure, (title, unit)) in zip(panels, titles.items(), strict=True):
@@ -326,7 +326,7 @@ def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
         if tables:
             editors = max(editors, len(tables))
             share = float(np.mean([table["returned"].mean() for table in tables]))
-            words.append(f"{100 * share:.0f} % return when edited {state}")
+            words.append(f"{100 * share:.0f} % after a second edit {state}")
     if not words:
         return "What returns of a fact's correct answers when its edit is undone"
-    return f"Of the correct answers {' and '.join(words)} (means over {editors} editors)"
+    return f"Of the correct answers return {' and '.join(words)} (means over {editors} editors)"

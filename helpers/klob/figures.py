@@ -418,6 +418,7 @@ def rule_regret_dots(run: Run) -> Figure:
     notes = (
         "95 % intervals",
         "regret 0: the fact's best layer, chosen on the edits to the other answer",
+        "better: after Holm's correction",
     )
     return with_caption(fig, _rules_in_words(regrets), footer([run], data, *notes))
 

@@ -637,7 +637,7 @@ def loss_by_similarity(run: Run) -> Figure:
         axes.axhline(0, color="0.6", linewidth=0.8)
         axes.set_title(editor, fontsize=9)
         axes.tick_params(labelbottom=True)
-    fig.supylabel("log-probability lost (nats a token)", fontsize=9)
+    fig.supylabel("log-probability lost (nats per token)", fontsize=9)
     for axes in grid[-1]:
         axes.set_xlabel("cosine with the new answer\n(unembedding rows)", fontsize=8)
     handles, labels = grid[0, 0].get_legend_handles_labels()

@@ -154,7 +154,7 @@ def draw_graph(
     axes.autoscale_view()
     axes.autoscale(False)
     colour_of_end = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
-    box_of_node = {}
+    box_of_node: dict[str, FancyBboxPatch] = {}
     for node, (x, y) in coordinates.items():
         box_style = {
             "boxstyle": "round",
@@ -165,7 +165,9 @@ def draw_graph(
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
         below_arrows = axes.text(x, y, node_label, zorder=2, bbox=box_style, **_CENTRED_TEXT)
         axes.text(x, y, node_label, zorder=4, bbox=box_style, **_CENTRED_TEXT)
-        box_of_node[node] = below_arrows.get_bbox_patch()
+        box = below_arrows.get_bbox_patch()
+        assert box is not None
+        box_of_node[node] = box
     if looks:
         for look in dict.fromkeys(looks[edge] for edge in graph.edges):
             axes.plot([], [], color=look.colour, linestyle=look.line, label=look.label)

@@ -387,7 +387,7 @@ def recalled_links() -> Figure:
     fig, axes = plt.subplots(figsize=(7, 3.4))
     _draw_links_left(axes, links_left)
     caption = (
-        "likely: the object has a whole probability of at least 0.05; asked: likely, and may be on a chain;"
+        "likely: the object has a probability of at least 0.05; asked: likely, and may be on a chain;"
         " validated: named after three solved examples; edits are of the last stage's links"
     )
     return style.with_caption(fig, _confirmed_in_words(links_left), caption)

@@ -184,7 +184,7 @@ def _losses_in_words(set_name: str, shares: pd.DataFrame) -> str:
         f"“{step}” keeps {100 * share:.0f}\u00a0%"
         for step, share in zip(smallest["step"], smallest["kept"], strict=True)
     ]
-    return f"Where {set_name} loses most facts: {', '.join(losses)}"
+    return f"{set_name} loses most facts where {' and '.join(losses)}"
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:
