@@ -326,7 +326,8 @@ def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
         if tables:
             editors = max(editors, len(tables))
             share = float(np.mean([table["returned"].mean() for table in tables]))
-            words.append(f"{100 * share:.0f} % after a second edit {state}")
+            returned = "after one" if words else "of the correct answers return after a second edit"
+            words.append(f"{100 * share:.0f} % {returned} {state}")
     if not words:
         return "What returns of a fact's correct answers when its edit is undone"
-    return f"Of the correct answers return {' and '.join(words)} (means over {editors} editors)"
+    return f"{', '.join(words)} (means over {editors} editors)"

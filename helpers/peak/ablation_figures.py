@@ -159,9 +159,8 @@ def _draw_objectives(
         words = _DAMAGE_WORDS[metric]
         mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
-    axes.set_yticks(
-        [*heights.values()], [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
-    )
+    labels = [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
+    axes.set_yticks([*heights.values()], labels, fontsize=8)
     axes.legend(**ABOVE)
     axes.set_xlabel("change without the objective [points] → worse")
 
@@ -169,7 +168,7 @@ def _draw_objectives(
 def _in_words(change: str) -> str:
     """``without L1`` with the objective's aim."""
     objective = change.removeprefix("without ")
-    return f"{change} ({_OBJECTIVE_WORDS[objective]})"
+    return f"{change}\n({_OBJECTIVE_WORDS[objective]})"
 
 
 def _worse_without(tests: Sequence[JudgedTest]) -> str:
