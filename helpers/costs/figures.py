@@ -224,7 +224,7 @@ def leak_curves(run: Run) -> Figure:
             _draw_binned(axes, leaks[~leaks["is_own"]], similarity, method)
         axes.set_xlabel(title, fontsize=8)
         axes.axhline(0, color="0.4", linewidth=0.8)
-    panels[0].set_ylabel("change of log P(o*), nats per token")
+    panels[0].set_ylabel("change of log P(o*)\n[nats per token]")
     panels[-1].legend(**AT_RIGHT)
     counts = sorted({leaks["case_id"].nunique() for leaks in leaks_by_method.values()})
     data = data_of(run, f"{', '.join(map(str, counts))} records")
