@@ -319,7 +319,7 @@ def undo_panels(run: Run) -> Figure:
 
 def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
     """The finding: how much has returned after each way back; means over editors."""
-    words = []
+    words: list[str] = []
     editors = 0
     for state in WAYS_BACK:
         tables = [of_method[state] for of_method in returns.values() if state in of_method]
