@@ -333,7 +333,7 @@ def layer_curves(run: Run) -> Figure:
         [mass[name].mean(axis=0)[:-1] for name in locators]
     )  # [locators, layers]
     image = _draw_mass(lower, mean_shares, [LABELS[locator] for locator in locators])
-    fig.colorbar(image, ax=lower, label="share of scores", aspect=12)
+    fig.colorbar(image, ax=lower, label="located mass", aspect=12)
     notes = (
         "means, 95 % band",
         "ROME at every layer but the last",
@@ -363,7 +363,7 @@ def _draw_mass(axes: Axes, shares: NDArray[np.floating], labels: Sequence[str]) 
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xlabel("layer")
     axes.set_title(
-        "Where each locator sees the fact: share of its scores; ○ the highest",
+        "Located mass: the layer's share of a locator's scores; ○ the highest",
         loc="left",
         fontsize=9,
     )
