@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from sphinx.cmd.build import main as sphinx
@@ -139,10 +140,12 @@ def narrow_figures(folder: Path) -> dict[str, str]:
 
 
 def in_one_column(figure: Figure) -> bool:
-    """Put a figure's panels below each other and its words into short lines, where it has few panels."""
+    """Put a figure's panels below each other and its words into short lines; False where that is no gain."""
     places = [axes.get_subplotspec() for axes in figure.axes]
     if figure.subfigs or not all(places) or len(places) > MOST_PANELS:
         return False  # a colour bar is no panel
+    if not all(axes.axison for axes in figure.axes):
+        return False  # a drawing without axes, such as a graph, keeps its width
     if any(len(text.get_text()) > 60 for axes in figure.axes for text in axes.texts):
         return False  # a sentence in a panel keeps its width
     rows, columns = places[0].get_gridspec().get_geometry()
@@ -153,10 +156,16 @@ def in_one_column(figure: Figure) -> bool:
     figure.set_size_inches(NARROW, height)
     for text in figure.texts:
         letters = int(130 * NARROW / text.get_fontsize())
-        is_title = text.get_text() == figure.get_suptitle()  # one sentence, whose lines run on
-        paragraphs = [text.get_text()] if is_title else text.get_text().split("\n")
-        text.set_text("\n".join(textwrap.fill(paragraph, letters) for paragraph in paragraphs))
-    return True
+        text.set_text(textwrap.fill(text.get_text(), letters))
+    figure.draw_without_rendering()
+    return not any(_has_touching_labels(axes) for axes in figure.axes)
+
+
+def _has_touching_labels(axes: Axes) -> bool:
+    """Whether labels along a panel's horizontal axis overlap."""
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    in_order = sorted(boxes, key=lambda box: box.x0)
+    return any(left.x1 > right.x0 for left, right in pairwise(in_order))
 
 
 def with_narrow(page: str, names: dict[str, str]) -> str:

@@ -27,12 +27,13 @@ from helpers.behaviour.prediction import (
 )
 from helpers.editing.editors import distinct
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
-from helpers.peak.tables import Metrics, caption_of
+from helpers.peak.tables import Metrics, data_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.notes import training_notes
 from helpers.results.statistics import Contrast, interval
 from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.text import footer
 
 _COLUMNS = {  # scorers of the figure, and their titles
     "ES": "probability:\nabove the list (ES)",
@@ -56,12 +57,14 @@ def scorer_arrows(run: Run) -> Figure:
         _draw_arrows(axes, scorer, editors, tables_by_state)
     heights = np.arange(len(editors))[::-1]
     np.atleast_1d(panels)[0].set_yticks(heights, editors)
-    notes = "; ".join(
-        [*training_notes(run), "●: plain, 95 % intervals; arrow to, or bar: with APP"]
+    notes = (
+        "percent of the edits",
+        "●: plain, 95 % intervals",
+        "arrow to, or bar: with APP",
+        *training_notes(run),
     )
-    return with_caption(
-        fig, _success_in_words(tables_by_state), f"{caption_of(run)}; percent; {notes}"
-    )
+    caption = footer([run], data_of(run), *notes)
+    return with_caption(fig, _success_in_words(tables_by_state), caption)
 
 
 def _draw_arrows(axes: Axes, scorer: str, editors: Sequence[str], tables_by_state: Metrics) -> None:
@@ -138,19 +141,20 @@ def who_says_it(runs: Sequence[Run]) -> Figure:
     left.set_title("what APP costs: success with it minus without", fontsize=9)
     right.set_title("which measure predicts that o* is named", fontsize=9)
     right.legend(loc="center", bbox_to_anchor=(0.62, 0.5), fontsize=8)
-    counts = "; ".join(
-        f"{model}: {prediction.edits} edits by {prediction.methods} methods, {prediction.named} of them named"
-        for model, prediction in predictions.items()
+    edits, named = (
+        " and ".join(f"{count:,}" for count in counts)
+        for counts in zip(*((each.edits, each.named) for each in predictions.values()), strict=True)
     )
-    notes = (
-        "left: mean over the editors that have APP; right: pairs of edits by one method; 95 % intervals;"
-        " named: in greedy free text; "
-    )
-    datasets = dict.fromkeys(run.about.source["dataset"].upper() for run in runs)
     is_undertrained = any(training_notes(run) for run in runs)
-    training = "; MEND: undertrained" if is_undertrained else ""
-    caption = f"{', '.join(datasets)}; {notes}{counts}{training}"
-    return with_caption(fig, _predictor_in_words(predictions), caption)
+    notes = (
+        "95 % intervals",
+        "left: mean over the editors that have APP",
+        f"right: pairs of edits by one method, {named} of the edits named in greedy free text",
+        *(["MEND: undertrained"] if is_undertrained else []),
+    )
+    datasets = dict.fromkeys(run.about.source["dataset"] for run in runs)
+    caption = footer(runs, f"{', '.join(datasets)}, n = {edits} edits", *notes)
+    return with_caption(fig, _finding_in_words(costs, predictions), caption)
 
 
 def _draw_costs(axes: Axes, costs: Mapping[str, Mapping[str, Contrast]]) -> None:
@@ -198,12 +202,18 @@ def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
     return {"fmt": MARKERS[model_index], "color": colour, "label": model, **ACROSS}
 
 
-def _predictor_in_words(predictions: Mapping[str, Prediction]) -> str:
-    """How well P(o*) and ES predict for the first model that its text names o*."""
+def _finding_in_words(
+    costs: Mapping[str, Mapping[str, Contrast]], predictions: Mapping[str, Prediction]
+) -> str:
+    """What APP costs the first model's text, and how well P(o*) and ES predict that it names o*."""
+    cost = next(iter(costs.values())).get("free, greedy")
     prediction = next(iter(predictions.values()))
     by_probability = prediction.within[REFERENCE][0]
     by_es = prediction.within["ES"][0]
-    return (
+    finding = (
         f"{PREDICTORS[REFERENCE]} predicts whether a text names the new answer o* (AUC"
-        f" {by_probability:.2f}); ES does so less well ({by_es:.2f})"
+        f" {by_probability:.2f}), ES does so less well ({by_es:.2f})"
     )
+    if cost is None or not cost.difference.high < 0:
+        return finding
+    return f"{finding}; with APP {-100 * cost.difference.mean:.0f} points fewer free texts name it"

@@ -30,12 +30,13 @@ from helpers.costs.undo import STATES, WAYS_BACK, returns_of_run
 from helpers.editing.editors import method_label
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
 from helpers.peak.metrics import METRICS, metric_interval
-from helpers.peak.tables import caption_of
+from helpers.peak.tables import data_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.statistics import LEVEL, Kind, interval, mean_interval, paired
 from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.text import footer
 
 _PRIMARY_STRENGTH = "P"
 _GIVEN_WORDS = {
@@ -70,12 +71,14 @@ def held_out_dumbbells(run: Run) -> Figure:
     labels = [f"{method_label(f'{editor}+app')}\n{_GIVEN_WORDS[given]}" for editor, given in rows]
     panels[0].set_yticks([*heights.values()], labels, fontsize=8)
     panels[-1].legend(title="half of the list", **AT_RIGHT)
-    counts = sorted({len(protection.plain) for protection in compared})
-    note = (
-        f"paired with the plain edit on the same halves, n = {', '.join(map(str, counts))} records, 95 %"
-        " intervals; the loss of APP was given the half that is shown"
+    counts = {protection.metric.name: len(protection.plain) for protection in compared}
+    counts_in_words = ", ".join(f"{count} ({name})" for name, count in counts.items())
+    notes = (
+        f"n = {counts_in_words} records, paired with the plain edit on the same halves",
+        "95 % intervals",
+        "APP's loss was given the shown half",
     )
-    return with_caption(fig, _held_out_in_words(compared), f"{caption_of(run)}\n{note}")
+    return with_caption(fig, _held_out_in_words(compared), footer([run], data_of(run), *notes))
 
 
 def _draw_dumbbells(
@@ -137,7 +140,8 @@ def matched_strength_curves(run: Run) -> Figure:
     for axes, measure in zip(panels, DAMAGES, strict=True):
         for curve in curves.values():
             _draw_strength(axes, curve, measure)
-        axes.set(title=METRICS[measure].label, xlabel="P(o*), percent")
+        axes.set(xlabel="probability P(o*) of the new answer, percent")
+        axes.set_title(_MEASURE_TITLES[METRICS[measure].symbol], fontsize=9)
     panels[0].set_ylabel("percent")
     panels[-1].legend(**AT_RIGHT)
     primary = [pair for pair in matched_pairs(curves) if pair.is_primary]
@@ -146,12 +150,13 @@ def matched_strength_curves(run: Run) -> Figure:
             _draw_gap(axes, pair, measure)
     counts = sorted({len(curve.by_scale[1.0]) for curve in curves.values()})
     scales = sorted({scale for curve in curves.values() for scale in curve.scales})
-    note = (
-        f"curves: the same update times {', '.join(f'{scale:g}' for scale in scales)} (0: unedited); means"
-        f" over n = {', '.join(map(str, counts))} records; points: methods as they are, 95 % intervals;"
-        " arrows: from the scaled update to APP"
+    notes = (
+        f"means of n = {', '.join(map(str, counts))} records",
+        f"curves: the update times {', '.join(f'{scale:g}' for scale in scales)} (0: unedited)",
+        "points: methods as they are, 95 % intervals",
+        "arrows: from the scaled update to APP",
     )
-    return with_caption(fig, _matched_in_words(primary), f"{caption_of(run)}\n{note}")
+    return with_caption(fig, _matched_in_words(primary), footer([run], data_of(run), *notes))
 
 
 def _draw_strength(axes: Axes, curve: StrengthCurve, measure: str) -> None:
@@ -219,14 +224,15 @@ def leak_curves(run: Run) -> Figure:
             _draw_binned(axes, leaks[~leaks["is_own"]], similarity, method)
         axes.set_xlabel(title, fontsize=8)
         axes.axhline(0, color="0.4", linewidth=0.8)
-    panels[0].set_ylabel("change of o*, nats a token")
+    panels[0].set_ylabel("change of log P(o*)\n[nats per token]")
     panels[-1].legend(**AT_RIGHT)
-    counts = {method: leaks["case_id"].nunique() for method, leaks in leaks_by_method.items()}
-    note = (
-        f"means over records (n = {', '.join(map(str, sorted(set(counts.values()))))}) of each record's"
-        " subjects in a bin, t intervals; bins with fewer than five records are omitted"
+    counts = sorted({leaks["case_id"].nunique() for leaks in leaks_by_method.values()})
+    data = data_of(run, f"{', '.join(map(str, counts))} records")
+    notes = (
+        "means over records of each one's subjects in a bin, 95 % t intervals",
+        "bins of fewer than five records are omitted",
     )
-    return with_caption(fig, _leaks_in_words(leaks_by_method), f"{caption_of(run)}\n{note}")
+    return with_caption(fig, _leaks_in_words(leaks_by_method), footer([run], data, *notes))
 
 
 def _draw_binned(axes: Axes, others: pd.DataFrame, similarity: str, method: str) -> None:
@@ -261,7 +267,7 @@ def _leaks_in_words(leaks_by_method: Mapping[str, pd.DataFrame]) -> str:
     first, *others = sorted(rise_by_method, key=lambda label: -rise_by_method[label])
     finding = (
         f"{first} makes the new answer o* more probable at other subjects as well, by"
-        f" {rise_by_method[first]:.1f} nats a token"
+        f" {rise_by_method[first]:.1f} nats per token"
     )
     if not others:
         return finding
@@ -276,8 +282,8 @@ def undo_panels(run: Run) -> Figure:
     heights = [-float(number) for number in range(len(rows))]
     fig, panels = plt.subplots(1, 3, figsize=(8.6, 0.3 * len(rows) + 1.9), sharey=True)
     titles = {
-        "change": ("other correct answers", "change, nats a token"),
-        "returned": ("returned", "percent of the answers"),
+        "change": ("other correct answers", "change, nats per token"),
+        "returned": ("returned: at least half of P", "percent of the answers"),
         "order": ("their order", "Kendall's τ with before"),
     }
     for axes, (measure, (title, unit)) in zip(panels, titles.items(), strict=True):
@@ -303,20 +309,25 @@ def undo_panels(run: Run) -> Figure:
         axes.set(title=title, xlabel=unit)
         axes.grid(axis="y", visible=False)
     panels[0].set_yticks(heights, [f"{method_label(method)}, {state}" for method, state in rows])
-    note = "at the edit prompt, correct answers that count; 95 % intervals; removed: the control"
-    return with_caption(fig, _undo_in_words(returns), f"{caption_of(run)}\n{note}")
+    notes = (
+        "to the first, to the list: a second edit whose target is the first correct answer, or all of them",
+        "removed: the control",
+        "95 % intervals",
+    )
+    return with_caption(fig, _undo_in_words(returns), footer([run], data_of(run), *notes))
 
 
 def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
     """The finding: how much has returned after each way back; means over editors."""
-    words = []
+    words: list[str] = []
     editors = 0
     for state in WAYS_BACK:
         tables = [of_method[state] for of_method in returns.values() if state in of_method]
         if tables:
             editors = max(editors, len(tables))
             share = float(np.mean([table["returned"].mean() for table in tables]))
-            words.append(f"{100 * share:.0f} % return when edited {state}")
+            returned = "after one" if words else "of the correct answers return after a second edit"
+            words.append(f"{100 * share:.0f} % {returned} {state}")
     if not words:
         return "What returns of a fact's correct answers when its edit is undone"
-    return f"Of the correct answers {' and '.join(words)} (means over {editors} editors)"
+    return f"{', '.join(words)} (means over {editors} editors)"

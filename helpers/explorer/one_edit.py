@@ -262,7 +262,6 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     graph = graph_of_facts([fact for chain in chains for fact in chain.facts])
     looks = case.looks_by_share(edit, outcome.facts)
     chain_figure = Figure(figsize=(6.8, 0.3 * len(graph) + 1.5))  # a panel draws in a thread
-    case.draw_graph(graph, edit.subject, edit.original, chain_figure.subplots(), looks)
     of_chains = replace(edit, chains=tuple(chains))
     shown_facts = _facts_of_chains(outcome, of_chains)
     by_steps = case.step_table(of_chains, shown_facts).set_index("steps")
@@ -275,7 +274,9 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
             f" {deducible} known chain{'s' if deducible > 1 else ''} from {edit.subject} to {edit.original}"
         )
     wording = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
-    return with_caption(chain_figure, finding, f"{wording}; {outcome.model_name}")
+    with_caption(chain_figure, finding, f"{wording}; {outcome.model_name}")
+    case.draw_graph(graph, edit.subject, edit.original, chain_figure.subplots(), looks)
+    return chain_figure
 
 
 def _facts_of_chains(outcome: ChainsOutcome, of_chains: EditedGraph) -> pd.DataFrame:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.gates.tables import KEY_LABELS, audit_caption, measures_of
+from helpers.gates.tables import KEY_LABELS, measures_of, sample_words
 from helpers.peak.figures import rows_of_estimates
 from helpers.results.archive import PACKAGED_WORDS, Run
 from helpers.results.figure import figure
 from helpers.results.statistics import Estimate
 from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.text import footer
 
 _MEASURES = {
     "AUC": 0.5,
     "own at 5 %": 0.05,
 }  # each with its level by chance, or for all locality prompts
+_TITLES = {"AUC": "AUC", "own at 5 %": "recognised where\n5 % of others pass"}
 Curves = dict[str, dict[int, Estimate]]  # of a measure, by key and layer
 
 
@@ -47,17 +50,25 @@ def gate_panels(runs: Sequence[Run]) -> Figure:
         for measure_number, (measure, level) in enumerate(_MEASURES.items()):
             axes = panels[dataset_number * len(_MEASURES) + measure_number, column]
             _draw_keys_by_layer(axes, curves[measure], level)
-            axes.set_title(run.name, fontsize=7)
-            axes.set_ylabel(measure, fontsize=8)
+            axes.set_title(
+                f"{run.about.source['model']}, {run.about.source['dataset']}", fontsize=8
+            )
+            axes.set_ylabel(_TITLES[measure], fontsize=8)
         if dataset_number == 0:
             areas_of_first.append(curves["AUC"])
     panels[0, 0].set_ylim(-0.02, 1.02)
     drawn_axes = [axes for axes in panels.flat if axes.get_visible()]
     handles, labels = drawn_axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", fontsize=7)
-    samples = "\n".join(audit_caption(run) for run in runs)
-    note = "95 % intervals (AUC: bootstrap over facts); grey: chance, or the 5 %; dashed: no layer"
-    return with_caption(fig, _areas_in_words(datasets[0], areas_of_first), f"{samples}\n{note}")
+    notes = (
+        "paraphrases, others: locality prompts",
+        "95 % intervals (AUC: bootstrap over facts)",
+        "grey: chance, or the 5 %",
+        "dashed: keys without a layer",
+    )
+    samples = dict.fromkeys(sample_words(run) for run in runs)
+    caption = footer(runs, " or ".join(samples), *notes)
+    return with_caption(fig, _areas_in_words(datasets[0], areas_of_first), caption)
 
 
 def curves_of(run: Run) -> dict[str, Curves]:
@@ -98,11 +109,22 @@ def _draw_keys_by_layer(axes: Axes, curves: Curves, level: float) -> None:
 
 
 def _areas_in_words(dataset: str, areas_of_models: Sequence[Curves]) -> str:
-    """The range of each key's areas over models and layers."""
-    ranges = []
+    """Of the keys with layers, those with the highest and the lowest mean area, with their ranges."""
+    areas_by_label: dict[str, list[float]] = {}
     for key, label in KEY_LABELS.items():
-        means = [area.mean for areas in areas_of_models for area in areas.get(key, {}).values()]
-        if means:
-            low, high = f"{min(means):.2f}", f"{max(means):.2f}"
-            ranges.append(f"{label} {low}" if low == high else f"{label} {low}–{high}")
-    return f"AUC on {dataset}, over models and layers: {'; '.join(ranges)}"
+        for areas in areas_of_models:
+            means = [area.mean for layer, area in areas.get(key, {}).items() if layer >= 0]
+            if means:
+                areas_by_label.setdefault(label, []).extend(means)
+    in_order = sorted(areas_by_label, key=lambda label: float(np.mean(areas_by_label[label])))
+    if len(in_order) < 2:
+        return f"AUC on {dataset} by key and layer"
+    worst, best = in_order[0], in_order[-1]
+    best_range, worst_range = (
+        f"{min(areas_by_label[label]):.2f} to {max(areas_by_label[label]):.2f}"
+        for label in (best, worst)
+    )
+    return (
+        f"Of the keys with layers the {best} recognises paraphrases best (AUC on {dataset} {best_range}), the"
+        f" {worst} worst ({worst_range})"
+    )

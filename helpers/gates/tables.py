@@ -112,7 +112,9 @@ def gate_audit_table(*runs: Run) -> ShownTable:
 
 def audit_caption(run: Run) -> str:
     """What a run's tables are of."""
-    facts = run.about.caption["facts"]
-    seed = run.about.caption["seed"]
-    sample = f"{facts} facts, drawn by seed {seed}"
-    return caption(run.about.source, str(run.about.source["dataset"]), sample)
+    return caption(run.about.source, str(run.about.source["dataset"]), sample_words(run))
+
+
+def sample_words(run: Run) -> str:
+    """How many facts of its data a run has, and how they were drawn."""
+    return f"{run.about.caption['facts']} facts, drawn by seed {run.about.caption['seed']}"

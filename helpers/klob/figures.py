@@ -35,6 +35,7 @@ from helpers.results.style import (
     with_caption,
     without_mathematics,
 )
+from helpers.results.text import footer
 
 if TYPE_CHECKING:
     from helpers.locating.attribution import CausalTrace  # imports torch
@@ -67,8 +68,8 @@ def neuron_counts(sets: Sequence[UnitIndices], shape: tuple[int, int], *, title:
     )
     located_count = (share_counts > 0).sum()
     caption = (
-        f"{title}; the bars add to {located_count:,}, the neurons of any wording\n"
-        "Chance: as many neurons, at random for each wording"
+        f"{title}; the bars add to {located_count:,}, the neurons of any wording; chance: as many at random"
+        " for each wording"
     )
     return with_caption(fig, finding, caption)
 
@@ -118,11 +119,11 @@ def trace_map(
     axes.set_xlabel("layer at whose entry the token's state is restored")
     axes.grid(visible=False)
     fig.colorbar(image, ax=axes, label=f"P({answer})", aspect=14)
-    footer = (
+    caption = (
         f"{title}; * subject, whose embeddings have noise: P is {trace.clean:.2f} without it,"
         f" {trace.noised:.2f} with it"
     )
-    return with_caption(fig, _trace_in_words(labels, subject, trace, answer), footer)
+    return with_caption(fig, _trace_in_words(labels, subject, trace, answer), caption)
 
 
 def _trace_in_words(
@@ -156,7 +157,7 @@ def rsim_line(candidate: float, overall: float, *, title: str) -> Figure:
     _mark_similarity(axes, 1.0, "1")
     _draw_distance(axes, 0.35, overall, candidate, "Sim_cand − Sim_all")
     _draw_distance(axes, 0.8, overall, 1.0, "1 − Sim_all")
-    axes.set_ylim(-0.8, 1.2)
+    axes.set_ylim(-0.8, 1.3)
     axes.axis("off")
     return with_caption(fig, finding, title)
 
@@ -172,7 +173,7 @@ def _draw_distance(axes: Axes, height: float, start: float, end: float, name: st
     axes.annotate("", (start, height), (end, height), arrowprops=arrow)
     length_words = f"{name} = {end - start:.2f}"
     middle = (start + end) / 2
-    axes.annotate(length_words, (middle, height + 0.06), ha="center", fontsize=8)
+    axes.annotate(length_words, (middle, height + 0.12), ha="center", fontsize=8)
 
 
 @figure("05_reading", alone=True)
@@ -276,11 +277,20 @@ def criteria_dots(
         axes.set_ylim(-0.5, len(locators) - 0.5)
     if len(criteria) > 1:
         fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
-    footer = (
-        f"{granularity}s, k = {100 * share:g} %; right is better in each panel; no mark: not measured; bars:"
-        " 95 % intervals, by relation where there are eight; hollow: sentences dealt to facts at random"
+    is_of_rsim = all_rows["locator"].isin(locators) & (all_rows["criterion"] != "unbiasedness")
+    counts = all_rows.loc[is_of_rsim, "n"]
+    notes = (
+        f"located: the top {100 * share:g} % of the {granularity}s",
+        "right is better",
+        "95 % intervals, by relation where there are eight",
+        "hollow: sentences dealt to facts at random",
+        "no mark: not measured",
     )
-    return with_caption(fig, _shared_units_in_words(all_rows, granularity), footer)
+    shown_runs = [run for run, *_ in by_model.values()]
+    datasets = dict.fromkeys(str(run.about.source["dataset"]) for run in shown_runs)
+    data = f"{' or '.join(datasets)}, RSim of n = {counts.min()} to {counts.max()} examples"
+    caption = footer(shown_runs, data, *notes)
+    return with_caption(fig, _shared_units_in_words(all_rows, granularity), caption)
 
 
 def _shared_units_in_words(table: pd.DataFrame, granularity: str) -> str:
@@ -323,12 +333,14 @@ def layer_curves(run: Run) -> Figure:
         [mass[name].mean(axis=0)[:-1] for name in locators]
     )  # [locators, layers]
     image = _draw_mass(lower, mean_shares, [LABELS[locator] for locator in locators])
-    fig.colorbar(image, ax=lower, label="share of mass", aspect=12)
-    footer = (
-        f"means over {len(gains)} facts, 95 % band; {run.about.source['model']}, ROME at every layer but the"
-        " last; locators whose scores include the subject's last token"
+    fig.colorbar(image, ax=lower, label="located mass", aspect=12)
+    notes = (
+        "means, 95 % band",
+        "ROME at every layer but the last",
+        "locators whose scores include the subject's last token",
     )
-    return with_caption(fig, _layers_in_words(gain_of_facts, mean_shares, locators), footer)
+    caption = footer([run], f"{run.about.source['dataset']}, n = {len(gains)} facts", *notes)
+    return with_caption(fig, _layers_in_words(gain_of_facts, mean_shares, locators), caption)
 
 
 def _draw_gain(axes: Axes, gain_of_facts: NDArray[np.floating]) -> None:
@@ -350,7 +362,11 @@ def _draw_mass(axes: Axes, shares: NDArray[np.floating], labels: Sequence[str]) 
     axes.plot(peaks, range(len(labels)), "o", color="white", markeredgecolor="black", ms=4)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xlabel("layer")
-    axes.set_title("Located mass, share of the fact's; ○ the highest", loc="left", fontsize=9)
+    axes.set_title(
+        "Located mass: the layer's share of a locator's scores; ○ the highest",
+        loc="left",
+        fontsize=9,
+    )
     axes.grid(visible=False)
     return image
 
@@ -396,12 +412,15 @@ def rule_regret_dots(run: Run) -> Figure:
     axes.set_yticks(range(len(rules)), [RULE_LABELS.get(rule, rule) for rule in rules[::-1]])
     axes.set_xlabel("regret: gain lost against the fact's best layer, nats per token")
     axes.legend(loc="upper right")
-    source = run.about.source
-    footer = (
-        f"mean over {len(regrets[0].regret)} facts, two new answers each, 95 % intervals; {source['model']},"
-        f" {source['dtype']}; regret 0: the fact's best layer, chosen on the edits to the other answer"
+    data = (
+        f"{run.about.source['dataset']}, n = {len(regrets[0].regret)} facts, two new answers each"
     )
-    return with_caption(fig, _rules_in_words(regrets), footer)
+    notes = (
+        "95 % intervals",
+        "regret 0: the fact's best layer, chosen on the edits to the other answer",
+        "better: after Holm's correction",
+    )
+    return with_caption(fig, _rules_in_words(regrets), footer([run], data, *notes))
 
 
 def _token_label(regret: RuleRegret) -> str:

@@ -19,6 +19,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.style import LineEnd, draw_intervals, label_ends, with_caption
+from helpers.results.text import footer
 
 # Measures of the panels, and their titles.
 _SURVIVAL = {
@@ -39,7 +40,7 @@ _MOST_PARTS = 10  # of a sequence, by age
 _LEAST_OF_PART = 10  # requests of one
 _LOWEST_PERPLEXITY, _HIGHEST_PERPLEXITY = 0.5, 1000.0  # ratios, if one model is beyond the second
 _FEWEST_ON_TOP = 3  # records or graphs of a mean that is drawn
-_BARS = "bars: 95 % intervals"
+_BARS = "95 % intervals"
 
 
 def _line_of(method: str, mode: str) -> dict[str, Any]:
@@ -50,10 +51,7 @@ def _line_of(method: str, mode: str) -> dict[str, Any]:
 
 def _stream_footer(run: Run, *notes: str) -> str:
     """What a run's figures are drawn from, in one line."""
-    source = run.about.source
-    model_words = f"{source['model']}, {source['dtype']} on {source['device']}"
-    preset_words = f"preset {run.about.caption['preset']}"
-    return "; ".join((f"{model_words}, {preset_words}, stream {source['dataset']}", *notes))
+    return footer([run], f"stream {run.about.source['dataset']}", *notes)
 
 
 def _counts_in_words(run: Run, words: Mapping[str, str]) -> str:
@@ -96,8 +94,8 @@ def survival(run: Run) -> Figure:
     for axes, measure in zip(panels[:, -1], ("free text", "perplexity"), strict=True):
         _label_methods(axes, run, measure)
     words = {"now": "requests", "locality": "known facts", "exam": "questions"}
-    footer = _stream_footer(run, _counts_in_words(run, words), _BARS)
-    return with_caption(fig, so_what(run)[0].removesuffix("."), footer)
+    caption = _stream_footer(run, _counts_in_words(run, words), _BARS)
+    return with_caption(fig, so_what(run)[0].removesuffix("."), caption)
 
 
 def _limit_perplexity(axes: Axes) -> None:
@@ -154,7 +152,7 @@ def retention(run: Run) -> Figure:
         line = _line_of(method, mode)
         axes.plot(share_now.index + shift, share_now, **line)
         share_at_once = by_age(measures, "made")
-        hollow = line | {"fillstyle": "none", "linestyle": "", "label": ""}
+        hollow = line | {"mfc": "none", "markersize": 8, "linestyle": "", "label": ""}
         axes.plot(share_at_once.index + shift, share_at_once, **hollow)
         ends.append(LineEnd(float(share_now.iloc[-1]), line["label"], line["color"]))
         part_count = max(part_count, len(share_now))
@@ -214,7 +212,7 @@ def first_to_collapse(run: Run) -> Figure:
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set(xlim=(-0.5, len(SIGNS) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False)
-    cells = "number: edits at the first checkpoint beyond it; –: none"
+    cells = "edits when first beyond it; –: never; empty: not measured"
     return with_caption(fig, so_what(run)[1].removesuffix("."), _stream_footer(run, cells))
 
 
@@ -254,7 +252,9 @@ def on_top_of_many(run: Run) -> Figure:
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
-    return with_caption(fig, finding, _stream_footer(run, _counts_in_words(run, words), _BARS))
+    omitted = "no mark: under 3 graphs"
+    caption = _stream_footer(run, _counts_in_words(run, words), _BARS, omitted)
+    return with_caption(fig, finding, caption)
 
 
 _FAINT_BARS = {"elinewidth": 0.4, "capsize": 0}

@@ -44,7 +44,7 @@ from helpers.peak.findings import (
     pooled_fairer_findings,
     short_name,
 )
-from helpers.peak.metrics import DEFAULT_FILTER, METRICS, metric_interval
+from helpers.peak.metrics import DEFAULT_FILTER, metric_interval
 from helpers.results.archive import Run, TableKey
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
@@ -57,11 +57,10 @@ from helpers.results.style import (
     draw_intervals,
     with_caption,
 )
-from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
+from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, footer
 
-_HOLM = "corrected for their number (Holm)"
-_HOLLOW = f"differences on the same records; hollow: inconclusive when all tests are {_HOLM}"
-_WEIGHTINGS = "sum: the list weighs as much as the new answer; mean: every answer weighs the same"
+_HOLLOW = "hollow: inconclusive after Holm's correction"
+_WEIGHTINGS = "weights: the list as the new answer (sum), or each answer (mean)"
 _ablation = partial(figure, of="ablations", main=MAIN_RUN)
 
 
@@ -104,6 +103,7 @@ _FORGETTING_RANDOM = TargetsCost(
 _SUCCESS = TargetsCost((TARGETS_COST,), "ES", "success", "less success (ES)\nthan the plain editor")
 _COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _FORGETTING_RANDOM, _SUCCESS)
 _DAMAGE_WORDS = {"AFF_hard": "forgetting (AFF)", "ANF_hard": "noise (ANF)"}
+_CURVE_TITLES = {**_DAMAGE_WORDS, "ES": "success (ES)"}
 _OBJECTIVE_WORDS = {  # what each is for
     "L1": "correct above false",
     "L2": "correct kept up",
@@ -134,8 +134,9 @@ def objectives_panel(run: Run) -> Figure:
     ]
     fig, axes = plt.subplots(figsize=(6.6, 0.34 * len(rows) + 1.5))
     _draw_objectives(axes, tests, rows)
-    caption = f"{stored.described(*stored.scores.values())}; {_HOLLOW}"
-    return _with_counts(fig, _worse_without(tests), caption, metrics.values())
+    notes = (_counts_in_words(metrics.values()), "differences on the same records", _HOLLOW)
+    caption = footer([run], stored.data(*stored.scores.values()), *notes)
+    return with_caption(fig, _worse_without(tests), caption)
 
 
 def _editors_without_first(run: Run) -> list[str]:
@@ -158,9 +159,8 @@ def _draw_objectives(
         words = _DAMAGE_WORDS[metric]
         mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
-    axes.set_yticks(
-        [*heights.values()], [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
-    )
+    labels = [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
+    axes.set_yticks([*heights.values()], labels, fontsize=8)
     axes.legend(**ABOVE)
     axes.set_xlabel("change without the objective [points] → worse")
 
@@ -168,7 +168,7 @@ def _draw_objectives(
 def _in_words(change: str) -> str:
     """``without L1`` with the objective's aim."""
     objective = change.removeprefix("without ")
-    return f"{change} ({_OBJECTIVE_WORDS[objective]})"
+    return f"{change}\n({_OBJECTIVE_WORDS[objective]})"
 
 
 def _worse_without(tests: Sequence[JudgedTest]) -> str:
@@ -217,10 +217,11 @@ def neighbours_lines(run: Run) -> Figure:
             axes.set_xlabel("answers shown of each list" if row == 1 else "")
     grid[0, -1].legend(**AT_RIGHT)
     records = max(changes_of_editor["case_id"].nunique() for changes_of_editor in changes.values())
-    caption = (
-        f"{stored.described(*stored.scores.values())}; answers that the unedited model ranks as it should,"
-        f" mean over records (n up to {records}), 95 % intervals, not tested"
+    notes = (
+        f"mean over records (n up to {records}), 95 % intervals, not tested",
+        "answers that the unedited model ranks as it should",
     )
+    caption = footer([run], stored.data(*stored.scores.values()), *notes)
     return with_caption(fig, _shown_in_words(changes), caption)
 
 
@@ -323,10 +324,15 @@ def fairer_differences(run: Run) -> Figure:
         _draw_cost(axes, cost, tests, labels)
     panels[0].set_yticks([-row for row in range(len(labels))], labels)
     panels[-1].legend(title="answers\nweighted as", **AT_RIGHT)
-    notes = training_notes(run)
-    post_hoc = f"{POOLED} and AFF against random answers: added after the first results"
-    parts = [stored.described(*stored.scores.values()), _WEIGHTINGS, *notes, _HOLLOW, post_hoc]
-    return _with_counts(fig, _costs_in_words(tests), "; ".join(parts), shown_metrics.values())
+    notes = (
+        _counts_in_words(shown_metrics.values()),
+        _WEIGHTINGS,
+        _HOLLOW,
+        f"added after the first results: {POOLED}, AFF (random)",
+        *training_notes(run),
+    )
+    caption = footer([run], stored.data(*stored.scores.values()), *notes)
+    return with_caption(fig, _costs_in_words(tests), caption)
 
 
 def _draw_cost(
@@ -381,10 +387,13 @@ def sequence_lines(run: Run) -> Figure:
     metrics = {key: table for key, table in sequence_metrics(stored).items() if len(table) > 1}
     curves_by_editor = _curves_of_sequences(metrics)
     fig = _curves((*HARD_FACTORS, "ES"), [*curves_by_editor.values()], "edits made and scored")
-    test_words = f"One order of the records (one replicate); tests: over records, paired, {_HOLM}"
-    caption = f"{stored.described(*metrics.values())}\n{test_words}"
-    finding = _last_in_words(metrics, [*curves_by_editor])
-    return _with_counts(fig, finding, caption, metrics.values())
+    notes = (
+        _counts_in_words(metrics.values()),
+        "one order of the records (one replicate)",
+        "tests: over records, paired, Holm's correction",
+    )
+    caption = footer([run], stored.data(*metrics.values()), *notes)
+    return with_caption(fig, _last_in_words(metrics, [*curves_by_editor]), caption)
 
 
 def _curves_of_sequences(
@@ -433,7 +442,7 @@ def _curves(
     for row, (curves, panels) in enumerate(zip(curves_of_rows, grid, strict=True), start=1):
         for axes, metric in zip(panels, metrics, strict=True):
             _draw_curves(axes, metric, curves, ticks)
-            axes.set_title(METRICS[metric].label if row == 1 else "")
+            axes.set_title(_CURVE_TITLES[metric] if row == 1 else "")
             axes.set_xlabel(axis_label if row == len(curves_of_rows) else "")
             axes.set(xticks=range(len(ticks)), xticklabels=ticks, ylim=(-3, 105))
         panels[0].set_ylabel("mean over records [%]")
@@ -504,8 +513,7 @@ def _shown(stored: Studies, variants: Sequence[Variant]) -> dict[Variant, pd.Dat
     return finished(variant_metrics(scores), variants)
 
 
-def _with_counts(fig: Figure, finding: str, caption: str, tables: Iterable[pd.DataFrame]) -> Figure:
-    """The figure with its finding, and how many records are behind its means: those with AFF."""
+def _counts_in_words(tables: Iterable[pd.DataFrame]) -> str:
+    """How many records are behind a figure's means: those with AFF."""
     record_counts = sorted({int(table["AFF_hard"].notna().sum()) for table in tables})
-    means = f"n = {', '.join(map(str, record_counts))} records, 95 % intervals"
-    return with_caption(fig, finding, f"{caption}; {means}")
+    return f"n = {', '.join(map(str, record_counts))}, 95 % intervals"

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import pandas as pd
 from helpers.editing.editors import OBJECTIVES, SYMBOLS, Variant, fairer, objectives
 from helpers.peak.findings import ByVariant
 from helpers.peak.metrics import metrics_table
-from helpers.peak.tables import caption_of, scores_of
+from helpers.peak.tables import caption_of, data_of, scores_of
 from helpers.results.archive import Run, TableKey
 from helpers.results.text import published_table
 
@@ -52,9 +52,18 @@ class Studies:
 
     def described(self, *tables: pd.DataFrame) -> str:
         """The caption with the number of records (case_id) that are behind these tables."""
-        counts = sorted({table.reset_index()["case_id"].nunique() for table in tables}) or [0]
-        fewer = f"{counts[0]}–" if len(counts) > 1 else ""
-        return caption_of(self.run, f"first {fewer}{counts[-1]} records")
+        return caption_of(self.run, _first_records(tables))
+
+    def data(self, *tables: pd.DataFrame) -> str:
+        """``data_of`` the run, with the number of records that are behind these tables."""
+        return data_of(self.run, _first_records(tables))
+
+
+def _first_records(tables: Sequence[pd.DataFrame]) -> str:
+    """How many of the first records are behind these tables, in words."""
+    counts = sorted({table.reset_index()["case_id"].nunique() for table in tables}) or [0]
+    fewer = f"{counts[0]}–" if len(counts) > 1 else ""
+    return f"first {fewer}{counts[-1]} records"
 
 
 def studies_of(run: Run) -> Studies:

@@ -35,7 +35,7 @@ from helpers.peak.similarity import COSINES, binned_losses, losses_of_run, slope
 from helpers.peak.tables import (
     DATASETS,
     PAPER_NAMES,
-    caption_of,
+    data_of,
     fewer_records,
     paper_setting,
     scores_of,
@@ -52,7 +52,7 @@ from helpers.results.style import (
     with_caption,
     without_mathematics,
 )
-from helpers.results.text import corrected_verdicts
+from helpers.results.text import corrected_verdicts, footer
 
 IN_TABLES = ("FT-L", "KN", "MEND", "ROME", "MEMIT")  # of the paper
 WITH_APP_IN_TABLES = (
@@ -257,18 +257,14 @@ def list_probabilities(
     }
     fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(probabilities_by_method) + 1.6))
     draw_list_probabilities(axes, probabilities_by_method)
-    notes_in_words = "; ".join([*method_notes(run), *fewer_records(run)])
-    caption = caption_of(run, answer_filter=_if_changed(answer_filter))
-    return with_caption(
-        fig,
-        _reversal_in_words(probabilities_by_method),
-        "; ".join(
-            filter(
-                None,
-                [caption, "geometric means with 95 % intervals, not tested", notes_in_words],
-            )
-        ),
+    notes = (
+        "geometric means, 95 % intervals, not tested",
+        *_filter_in_words(answer_filter),
+        *method_notes(run),
+        *fewer_records(run),
     )
+    finding = _reversal_in_words(probabilities_by_method)
+    return with_caption(fig, finding, footer([run], data_of(run), *notes))
 
 
 def _reversal_in_words(probabilities_by_method: Mapping[str, pd.DataFrame]) -> str:
@@ -321,10 +317,14 @@ def paper_against_ours(
     for editor, axes in zip(WITH_APP_IN_TABLES, panels[0], strict=True):
         axes.set_title(editor)
     _legend_of_slopes(fig, panels)
-    caption = (
-        f"{dataset.upper()}, means in percent, 95 % intervals; {_counts_of_records(our_metrics)};"
-        f" grey: PEAK, Tables 3, 4 and 9; {_effect_of_app(metrics_by_run)}"
-        f"{_missing_in_words(our_metrics)}{_caption_ending(runs, answer_filter)}"
+    caption = footer(
+        runs,
+        f"{dataset}, {_counts_of_records(our_metrics)}",
+        "percent, 95 % intervals",
+        "paper: Tables 3, 4, 9",
+        _effect_of_app(metrics_by_run),
+        *_missing_in_words(our_metrics),
+        *_shared_notes(runs, answer_filter),
     )
     return with_caption(fig, _slopes_in_words(our_metrics), caption)
 
@@ -357,7 +357,7 @@ def _slopes_in_words(our_metrics: Runs) -> str:
     return damage_words
 
 
-def _missing_in_words(our_metrics: Runs) -> str:
+def _missing_in_words(our_metrics: Runs) -> list[str]:
     """Which models have no edits of an editor that has a column."""
     missing = {
         model: [
@@ -365,11 +365,11 @@ def _missing_in_words(our_metrics: Runs) -> str:
         ]
         for (model, _), metrics in our_metrics.items()
     }
-    return "".join(
-        f"; no edits by {' and '.join(editors)} with APP: {model}"
+    return [
+        f"no {' and '.join(editors)} with APP: {model}"
         for model, editors in missing.items()
         if editors
-    )
+    ]
 
 
 def _effect_of_app(runs: Runs) -> str:
@@ -385,8 +385,8 @@ def _effect_of_app(runs: Runs) -> str:
     less_damage = holds_by_finding[APP_REDUCES]
     less_success = holds_by_finding[APP_COSTS]
     return (
-        f"after Holm's correction AFF or ANF is lower in {sum(less_damage)} of {len(less_damage)} tests,"
-        f" ES or GS in {sum(less_success)} of {len(less_success)}"
+        f"tests that are lower with APP (Holm): {sum(less_damage)} of {len(less_damage)} of AFF and ANF,"
+        f" {sum(less_success)} of {len(less_success)} of ES and GS"
     )
 
 
@@ -448,8 +448,11 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
         axes.set_title(f"{model}\n{dataset.upper()}, n = {most_records}")
         _draw_verdicts(axes, counts_of_run.reindex(findings.index))
     panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
-    counted = "Tests by relation at p < 0.05 after Holm's correction, and how many hold of how many; –: none"
-    caption = f"{counted}; n: records with AFF{_caption_ending(runs, answer_filter)}"
+    tests = (
+        "tests by relation, p < 0.05 after Holm's correction: how many hold, of how many (–: none)"
+    )
+    notes = (tests, *_shared_notes(runs, answer_filter))
+    caption = footer(runs, "n: records with AFF", *notes)
     return with_caption(fig, _held_in_words(verdicts_by_run), caption)
 
 
@@ -485,16 +488,15 @@ def _draw_verdicts(axes: Axes, counts: pd.DataFrame) -> None:
     axes.grid(visible=False)
 
 
-def _if_changed(answer_filter: AnswerFilter) -> AnswerFilter | None:
-    return None if answer_filter == DEFAULT_FILTER else answer_filter
+def _filter_in_words(answer_filter: AnswerFilter) -> list[str]:
+    return [] if answer_filter == DEFAULT_FILTER else [f"answers kept by {answer_filter}"]
 
 
-def _caption_ending(runs: Iterable[Run], answer_filter: AnswerFilter) -> str:
-    """A caption's last words on several runs: an undertrained method, a filter other than the default."""
+def _shared_notes(runs: Iterable[Run], answer_filter: AnswerFilter) -> list[str]:
+    """What a footer states of several runs: an undertrained method, a filter other than the default."""
     is_undertrained = any(training_notes(run) for run in runs)
-    changed_filter = _if_changed(answer_filter)
-    filter_words = f". Answers kept by {changed_filter}" if changed_filter else ""
-    return (". Our MEND: undertrained networks" if is_undertrained else "") + filter_words
+    training = ["MEND: undertrained"] if is_undertrained else []
+    return [*training, *_filter_in_words(answer_filter)]
 
 
 def _of_another_model(run: Run) -> bool:
@@ -507,7 +509,7 @@ def _counts_of_records(our_metrics: Runs) -> str:
         for metrics in our_metrics.values()
         for table in metrics.values()
     )
-    return f"n = {measured_counts.min()} to {measured_counts.max()} measurable records"
+    return f"n = {measured_counts.min()} to {measured_counts.max()} records"
 
 
 def worked() -> dict[str, float]:
@@ -565,8 +567,8 @@ def _draw_picture(axes: Axes, picture: _Picture) -> None:
         axes.plot(after, height, "o", color=PALETTE[0])
         axes.annotate("", (after, height), (before, height), arrowprops=arrow)
     axes.axvline(picture.level, color=PALETTE[3], linestyle="--", linewidth=1)
-    level_label = f" {picture.level_words}"
-    axes.text(picture.level, -0.75, level_label, color=PALETTE[3], fontsize=7, va="center")
+    label_style: dict[str, Any] = {"color": PALETTE[3], "fontsize": 7, "va": "center"}
+    axes.text(1.1 * picture.level, -0.75, picture.level_words, **label_style)
     axes.set_title(picture.title, fontsize=9)
     axes.set(xscale="log", xlim=(5e-4, 1.0), ylim=(-1.2, answer_count - 0.6))
     axes.set_yticks(heights, list(picture.answers))
@@ -635,17 +637,19 @@ def loss_by_similarity(run: Run) -> Figure:
         axes.axhline(0, color="0.6", linewidth=0.8)
         axes.set_title(editor, fontsize=9)
         axes.tick_params(labelbottom=True)
-    fig.supylabel("log-probability lost (nats a token)", fontsize=9)
+    fig.supylabel("log-probability lost (nats per token)", fontsize=9)
     for axes in grid[-1]:
-        axes.set_xlabel("cosine with o*\n(unembedding rows)", fontsize=8)
+        axes.set_xlabel("cosine with the new answer\n(unembedding rows)", fontsize=8)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center")
     most_answers = max(map(len, answers_by_method.values()))
-    note = (
-        f"known correct answers at the edit prompt, up to {most_answers} a method, in five bins; adjusted for"
-        " record, prior, rank and length; 95 % intervals over relations"
+    notes = (
+        f"up to {most_answers} known correct answers a method, in five bins",
+        "adjusted for record, prior, rank, length",
+        "95 % intervals by relation",
+        *training_notes(edited_run),
     )
-    caption = "\n".join([caption_of(edited_run), *training_notes(edited_run), note])
+    caption = footer([edited_run], data_of(edited_run), *notes)
     return with_caption(fig, _similarity_in_words(answers_by_method), caption)
 
 
@@ -666,8 +670,8 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
     inconclusive_count = len(editors) - len(decided)
     if not parts:
         return (
-            "Whether of answers of one length the more similar ones lose more is inconclusive for all"
-            f" {inconclusive_count} editors"
+            "We find no editor that takes more, or less, from correct answers that are more similar to the"
+            f" new one (of {inconclusive_count}, answers of one length)"
         )
     inconclusive = (
         f"; inconclusive for {inconclusive_count} of {len(editors)} editors"

@@ -17,6 +17,7 @@ from helpers.records import by_case_id
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.style import STATE_COLOURS, with_caption, without_mathematics
+from helpers.results.text import footer
 
 RUN = "smollm2-135m_peak-mini-cf"  # of packaged records, whose words may be shown
 STATES = {
@@ -111,13 +112,13 @@ def typical_edit(run: Run) -> Figure:
     correct_count = len(answers.query("list == 'correct'"))
     finding = (
         f"When ROME writes “{record.target_new}”, {lost_without} of {correct_count} correct answers fall"
-        f" below a tenth of their probability; with APP {lost_with}"
+        f" below a tenth of their probability, with APP {lost_with} of {correct_count}"
     )
-    caption = (
-        f"“{record.edit_prompt} …”; {run.about.source['model']}; the record nearest to the means of the"
-        " packaged set; answers that the unedited model ranks as it should"
+    notes = (
+        "the record nearest to the means",
+        "answers that the unedited model ranks as it should",
     )
-    return with_caption(fig, finding, caption)
+    return with_caption(fig, finding, footer([run], f"“{record.edit_prompt} …”", *notes))
 
 
 def _draw_answers(axes: Axes, answers: pd.DataFrame) -> None:
@@ -138,6 +139,6 @@ def _draw_answers(axes: Axes, answers: pd.DataFrame) -> None:
     axes.set_yticks(heights, [without_mathematics(answer) for answer in answers["answer"]])
     axes.set_xscale("log")
     axes.set_ylim(-0.7, len(answers) - 0.3)
-    axes.set_xlabel("probability a token (geometric mean over the answer's tokens, log scale)")
+    axes.set_xlabel("probability per token (geometric mean over the answer's tokens, log scale)")
     axes.grid(axis="y", visible=False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))

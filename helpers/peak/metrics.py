@@ -49,7 +49,7 @@ class Metric:
     symbol: str  # the paper's, such as "AFF", against whichever false answers
     kind: Kind  # how its values are distributed, which decides its interval and its tests
     direction: Literal["higher", "lower"]  # which is better
-    label: str  # in figures, such as "AFF, hard"
+    label: str  # in tables, such as "AFF, hard"
 
     @property
     def higher_is_better(self) -> bool:

@@ -83,23 +83,23 @@ def scores_of(run: Run, *, only: Sequence[str] | None = None) -> dict[str, pd.Da
     return {n: t.assign(relation=t["case_id"].astype(str).map(of)) for n, t in tables.items()}
 
 
+def data_of(run: Run, records: str = "") -> str:
+    """A run's records in words: ``peak-cf, 40 records``; ``records`` is as ``caption_of`` has it."""
+    about_records = run.about.caption
+    counted = records or f"{about_records['records']} records"
+    return ", ".join(
+        filter(None, [run.about.source["dataset"], counted, about_records.get("sample")])
+    )
+
+
 def caption_of(run: Run, records: str = "", *, answer_filter: AnswerFilter | None = None) -> str:
     """What a run's tables are of; ``records`` words how many, default: those of the run.
 
     ``answer_filter`` is named where it is given.
     """
-    source, about_records = run.about.source, run.about.caption
-    counted = records or f"{about_records['records']} records"
-    sample = about_records.get("sample", "")
     filter_words = f"answers kept by {answer_filter}" if answer_filter else ""
-    return caption(
-        source,
-        source["dataset"],
-        counted,
-        sample,
-        filter_words,
-        f"preset {about_records['preset']}",
-    )
+    preset = f"preset {run.about.caption['preset']}"
+    return caption(run.about.source, data_of(run, records), filter_words, preset)
 
 
 def unedited(

@@ -67,11 +67,8 @@ def with_caption(fig: Figure, finding: str, caption: str) -> Figure:
     """The figure under the finding it shows, what it is drawn from in small print below the panels."""
     width = fig.get_figwidth()
     finding_lines = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
-    caption_lines = [
-        caption_line
-        for caption_paragraph in caption.splitlines()
-        for caption_line in textwrap.wrap(caption_paragraph, int(18 * width))
-    ]
+    # A line does not end before a percent sign.
+    caption_lines = textwrap.wrap(caption.replace(" %", "\u00a0%"), int(18 * width))
     fig.suptitle(without_mathematics("\n".join(finding_lines)), x=0.01, ha="left", fontsize=10)
     fig.supxlabel(
         without_mathematics("\n".join(caption_lines)), x=0.01, ha="left", fontsize=7, color="0.35"

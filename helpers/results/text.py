@@ -16,7 +16,7 @@ import pandas as pd
 
 from helpers import UserError
 from helpers.paths import PACKAGED
-from helpers.results.archive import model_words
+from helpers.results.archive import PACKAGED_WORDS, Run, model_words
 from helpers.results.notes import ShownTable, with_power, with_relations
 from helpers.results.statistics import LEVEL, Contrast, Estimate, detectable, holm
 
@@ -175,6 +175,35 @@ def caption(source: Mapping[str, Any], *parts: str) -> str:
     """How a table or figure was made: model, the given parts (not the empty ones), dtype and device."""
     made_on = f"{source['dtype']} on {source['device']}"
     return ", ".join(filter(None, [f"ours: {model_words(source['model'])}", *parts, made_on]))
+
+
+def footer(runs: Sequence[Run], data: str, *notes: str) -> str:
+    """A figure's footer: model, data, preset, dtype and device in short, then what its marks mean.
+
+    Several models are named by the figure itself. Tables have it all (``caption``).
+    """
+    settings = [{**run.about.source, **run.about.caption} for run in runs]
+
+    def values_of(name: str) -> list[str]:
+        return list(dict.fromkeys(str(each[name]) for each in settings if each.get(name)))
+
+    models = values_of("model")
+    model = model_words(models[0]).partition(" (")[0] if len(models) == 1 else "models"
+    packaged = [name for name in models if name in PACKAGED_WORDS]
+    if packaged == models:
+        model = f"{model} from 4 bits"
+    elif packaged:
+        model = f"{model} ({', '.join(packaged)} from 4 bits)"
+    presets = values_of("preset")
+    preset = " or ".join(dict.fromkeys(name.partition(" (APP")[0] for name in presets))
+    is_extrapolated = any("extrapolated" in name for name in presets)
+    made_of = [
+        model,
+        data,
+        f"preset {preset}{' (APP extrapolated)' if is_extrapolated else ''}" if preset else "",
+        f"{' or '.join(values_of('dtype'))} on {' or '.join(values_of('device'))}",
+    ]
+    return "; ".join(filter(None, [", ".join(filter(None, made_of)), *notes]))
 
 
 def published_table(name: str) -> pd.DataFrame:

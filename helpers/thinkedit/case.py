@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from numpy.typing import NDArray
 
 from helpers import UserError
 from helpers.editing.editors import method_label
@@ -143,14 +144,17 @@ def ckp_of_edit(edit: EditedGraph, fact_probabilities: pd.DataFrame) -> tuple[fl
 def draw_graph(
     graph: nx.DiGraph, start: str, goal: str, axes: Axes, looks: EdgeLooks | None = None
 ) -> None:
-    """Draw a graph from its subject (blue) to its object (red); ``looks`` are its links' (Figures 15–20)."""
+    """Draw a graph from its subject (blue) to its object (red); ``looks`` are its links' (Figures 15–20).
+
+    The figure has its caption already: the arrows' bends depend on the space that is left.
+    """
     coordinates = _coordinates_of_nodes(graph, comparable(start), comparable(goal))
     axes.scatter(*zip(*coordinates.values(), strict=True), alpha=0)
     axes.margins(x=0.12, y=0.2)
     axes.autoscale_view()
     axes.autoscale(False)
     colour_of_end = {comparable(start): PALETTE[0], comparable(goal): PALETTE[3]}
-    box_of_node = {}
+    box_of_node: dict[str, FancyBboxPatch] = {}
     for node, (x, y) in coordinates.items():
         box_style = {
             "boxstyle": "round",
@@ -161,11 +165,17 @@ def draw_graph(
         # Before the arrows, which end at its box once that is drawn, and again over those that pass.
         below_arrows = axes.text(x, y, node_label, zorder=2, bbox=box_style, **_CENTRED_TEXT)
         axes.text(x, y, node_label, zorder=4, bbox=box_style, **_CENTRED_TEXT)
-        box_of_node[node] = below_arrows.get_bbox_patch()
-    for tail, head in graph.edges:
+        box = below_arrows.get_bbox_patch()
+        assert box is not None
+        box_of_node[node] = box
+    if looks:
+        for look in dict.fromkeys(looks[edge] for edge in graph.edges):
+            axes.plot([], [], color=look.colour, linestyle=look.line, label=look.label)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
+    axes.axis("off")
+    bends = _bends(axes, coordinates, box_of_node, list(graph.edges))
+    for (tail, head), bend in bends.items():
         look = (looks or {}).get((tail, head), LinkLook())
-        is_direct = (tail, head) == tuple(colour_of_end)
-        bend = _bend_to_the_lowest(axes, coordinates, tail, head) if is_direct else 0.12
         arrow_style = _ARROW_STYLE | {
             "color": look.colour,
             "linestyle": look.line,
@@ -175,20 +185,62 @@ def draw_graph(
         axes.add_patch(
             FancyArrowPatch(coordinates[tail], coordinates[head], **arrow_ends, **arrow_style)
         )
-    if looks:
-        for look in dict.fromkeys(looks[edge] for edge in graph.edges):
-            axes.plot([], [], color=look.colour, linestyle=look.line, label=look.label)
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
-    axes.axis("off")
 
 
-def _bend_to_the_lowest(
-    axes: Axes, coordinates: Mapping[str, tuple[float, float]], tail: str, head: str
-) -> float:
-    """The bend (``rad`` of ``arc3``) of an arrow whose lowest point is at the lowest node."""
-    in_pixels = {node: axes.transData.transform(point) for node, point in coordinates.items()}
-    depth = in_pixels[tail][1] - min(point[1] for point in in_pixels.values())
-    return float(2 * depth / np.linalg.norm(in_pixels[head] - in_pixels[tail]))
+def _bends(
+    axes: Axes,
+    coordinates: Mapping[str, tuple[float, float]],
+    box_of_node: Mapping[str, FancyBboxPatch],
+    edges: Sequence[Edge],
+) -> dict[Edge, float]:
+    """The bend (``rad`` of ``arc3``) of each arrow: a small one that keeps clear of the rest.
+
+    That is above all of other nodes' boxes and of the panel's edge, and also of the arrows before it; short
+    arrows come first.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # lays the panel out
+    centres = {node: axes.transData.transform(point) for node, point in coordinates.items()}
+    boxes = {node: box.get_window_extent().padded(_CLEARANCE) for node, box in box_of_node.items()}
+    drawn_curves: list[NDArray[np.floating]] = []
+
+    def cost(edge: Edge, bend: float) -> float:
+        curve = _curve(centres[edge[0]], centres[edge[1]], bend)
+        others = [box for node, box in boxes.items() if node not in edge]
+        hidden = sum(
+            any(box.contains(*point) for box in others) or not axes.bbox.contains(*point)
+            for point in curve
+        )
+        touching = sum(
+            (np.linalg.norm(drawn - point, axis=1) < _CLEARANCE).any()
+            for drawn in drawn_curves
+            for point in curve[8:-8]  # arrows may meet at a node
+        )
+        return 5 * hidden + touching + 10 * abs(bend)
+
+    def length(edge: Edge) -> float:
+        return float(np.linalg.norm(centres[edge[1]] - centres[edge[0]]))
+
+    bends = {}
+    for edge in sorted(edges, key=length):
+        bends[edge] = min(_BENDS, key=lambda bend: cost(edge, bend))
+        drawn_curves.append(_curve(centres[edge[0]], centres[edge[1]], bends[edge]))
+    return bends
+
+
+_BENDS = tuple(sign * bend for bend in np.arange(0.12, 1.0, 0.08) for sign in (1, -1))
+_CLEARANCE = 6  # pixels
+
+
+def _curve(
+    start: NDArray[np.floating], end: NDArray[np.floating], bend: float
+) -> NDArray[np.floating]:
+    """Points along an arrow [points, 2] as ``arc3`` draws it, in pixels."""
+    across = np.array([end[1] - start[1], start[0] - end[0]])
+    control = (start + end) / 2 + bend * across
+    share = np.linspace(0, 1, 41)[:, None]
+    return (1 - share) ** 2 * start + 2 * share * (1 - share) * control + share**2 * end
 
 
 @figure("06_grown")
@@ -199,11 +251,12 @@ def grown_graph(growth: Growth, *, caption: str = "") -> Figure:
         {(subject_node, object_node) for subject_node, _, object_node in links_on_chains}
     )
     fig, axes = plt.subplots(figsize=(6.6, 0.28 * len(graph_on_chains) + 1.4))
-    draw_graph(graph_on_chains, growth.fact.subject, growth.fact.object, axes)
     further_links = growth.graph.number_of_edges() - graph_on_chains.number_of_edges()
     finding = f"{len(growth.chains)} chains lead from {growth.fact.subject} to {growth.fact.object}"
     footer = f"link: a fact; chain: a path of at most five; {further_links} further links are on no chain"
-    return with_caption(fig, finding, f"{footer}; {caption}")
+    with_caption(fig, finding, f"{footer}; {caption}")
+    draw_graph(graph_on_chains, growth.fact.subject, growth.fact.object, axes)
+    return fig
 
 
 @figure("06_case", each=("number", lambda run: ()))
@@ -220,15 +273,14 @@ def stored_case(
     states = edge_states(edit, facts)["after"]
     looks = {edge: LOOKS[states[edge]] for edge in graph.edges}
     fig = Figure(figsize=(6.8, 0.3 * len(graph) + 1.5))  # a panel draws in a thread
-    draw_graph(graph, edit.subject, edit.original, fig.subplots(), looks)
     edit_words = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"
     finding = _ways_in_words(edit, states, chains, method_label(method))
-    drawn_words = "links of these chains" if chains["active"] else "links of all known chains"
+    drawn_words = "these chains" if chains["active"] else "all known chains"
     if chains["active"] and direct_chains:
         drawn_words = f"{drawn_words} and the direct link"
-    return with_caption(
-        fig, finding, f"{edit_words}; drawn: {drawn_words}; case {number}; {caption}"
-    )
+    with_caption(fig, finding, f"{edit_words}; {drawn_words}; case {number}; {caption}")
+    draw_graph(graph, edit.subject, edit.original, fig.subplots(), looks)
+    return fig
 
 
 def chains_by_state(edit: EditedGraph, facts: pd.DataFrame) -> dict[str, list[Chain]]:
@@ -257,6 +309,10 @@ def _ways_in_words(
     if "kept" not in ways_out:
         return f"After {label} nothing leads out of {edit.subject}"
     return f"After {label} no chain leads from {edit.subject} to {edit.original}"
+
+
+def _made_in_words(mode: str) -> str:
+    return "edit made alone" if mode == MODES[0] else f"edits {mode}"
 
 
 def _case_numbers(run: Run) -> list[int]:
@@ -297,7 +353,7 @@ def recalled_case(
     """What an edit leaves of the chains of one of the graphs that a model recalls."""
     edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
     facts = facts_of(run, editor, mode=mode)
-    caption = f"{model_of(run)}, {mode}"
+    caption = f"{model_of(run)}, {_made_in_words(mode)}"
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 
@@ -329,7 +385,7 @@ def knowgic_case(
     """
     edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
     facts = facts_of(run, editor, mode=mode, rule=metrics.BY_RANK)
-    caption = f"{model_of(run)}, {mode}; known: at least 0.05, or above all rivals"
+    caption = f"{model_of(run)}, {_made_in_words(mode)}; known: 0.05 or more, or above all rivals"
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 
@@ -341,14 +397,15 @@ def deducible_fact() -> Figure:
     start = comparable(edit.subject)
     looks = {edge: _OF_SUBJECT if edge[0] == start else _OF_OTHERS for edge in graph.edges}
     fig, axes = plt.subplots(figsize=(6.6, 0.3 * len(graph) + 1.5))
-    draw_graph(graph, edit.subject, edit.original, axes, looks)
     longer_chains = [chain for chain in edit.chains if len(chain) > 1]
     finding = (
         f"Edit {edit.subject}'s link to {edit.original} alone, and {len(longer_chains)} chains still lead"
         " there"
     )
     footer = f"packaged graph of {len(edit.facts)} facts (ThinkEdit's Figure 1 in small); no model is asked"
-    return with_caption(fig, finding, footer)
+    with_caption(fig, finding, footer)
+    draw_graph(graph, edit.subject, edit.original, axes, looks)
+    return fig
 
 
 _EXAMPLE = 1  # of the graphs written by hand: the paper's own example
@@ -402,7 +459,7 @@ def chain_samples(
     )
     caption = (
         f"share left of each link; {len(deducible)} deducible chains; case {number};"
-        f" {model_of(run)}, {mode}"
+        f" {model_of(run)}, {_made_in_words(mode)}"
     )
     return with_caption(fig, finding, caption)
 

@@ -20,12 +20,12 @@ from helpers.results.archive import PACKAGED_WORDS, Run
 from helpers.results.figure import Option, figure
 from helpers.results.looks import method_line
 from helpers.results.statistics import Estimate
+from helpers.results.text import footer
 from helpers.thinkedit import links, metrics, tables
 from helpers.thinkedit.metrics import DEFAULT, Known
 from helpers.thinkedit.modes import SEQUENTIAL
 from helpers.thinkedit.tables import is_recalled, model_of, terms_of_runs
 
-_BARS = "; bars: 95 % intervals over edits"
 _TICKS_OF_SHARES = (0, 0.1, 0.25, 0.5, 1)
 _SQUARE_ROOT_SCALE = (
     lambda value: np.maximum(value, 0) ** 0.5,
@@ -68,19 +68,21 @@ def _terms_without_app(runs: Sequence[Run], rule: Known) -> Table:
     return tables.split_app(terms_of_runs(tuple(runs), rule=rule))[0]
 
 
-def _edits_footer(runs: Sequence[Run], *notes: str, counts: Sequence[str] = ()) -> str:
-    """One line: how many edits are measured, of which models, and what the marks mean.
+def _edits_footer(
+    runs: Sequence[Run], *notes: str, counts: Sequence[str] = (), mode: str = "independent"
+) -> str:
+    """``footer`` with how many edits of each model are measured, in the order of the panels.
 
     ``counts`` are the numbers in words, where they are not those of all edits.
     """
-    counts_in_words = counts or [
-        f"{run.joined('exact')['case_id'].nunique()} of {model_of(run)}" for run in runs
-    ]
-    words = [f"n: edits, {', '.join(counts_in_words)}", "bars: 95 % intervals over edits", *notes]
+    counts_in_words = counts or [str(run.joined("exact")["case_id"].nunique()) for run in runs]
+    facts = "recalled facts" if all(map(is_recalled, runs)) else "facts"
+    made = "edited alone" if mode == "independent" else "edited in sequence"
+    data = f"n = {', '.join(counts_in_words)} {facts}, {made}"
     methods = {key.method for run in runs for key in run.keys}
-    if any(method.startswith("mend") for method in methods):
-        words.append("MEND: undertrained")
-    return "; ".join(words)
+    has_mend = any(method.startswith("mend") for method in methods)
+    training = ["MEND: undertrained"] if has_mend else []
+    return footer(runs, data, "95 % intervals over edits", *notes, *training)
 
 
 def _largest_count(table: Table, column: str) -> int:
@@ -120,13 +122,13 @@ def direct_against_chains(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figu
         axes.set_xticklabels(map("{:g}".format, _TICKS_OF_SHARES))
     for axes in fig.axes[: len(marks_by_title)]:
         axes.set_xlabel("share left of the old fact (IFR)", fontsize=8)
-    footer = _edits_footer(
+    caption = _edits_footer(
         shown_runs,
-        "at most 1 an edit, square-root scale",
+        "at most 1 an edit; square-root scale",
         "significant: p < 0.05 after Holm's correction",
         *_empty_rows_in_words(table_by_model),
     )
-    return style.with_caption(fig, _more_left_in_words(shown_runs, rule, mode), footer)
+    return style.with_caption(fig, _more_left_in_words(shown_runs, rule, mode), caption)
 
 
 def _more_left_in_words(runs: Sequence[Run], rule: Known, mode: str) -> str:
@@ -168,18 +170,15 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         axes.set_xlabel("steps of the chain")
     fig.supylabel("IFR (square-root scale)", fontsize=9)
     _legend(fig, grid)
-    peaks = {
-        whose: _highest_at_two_or_three(by_title)
-        for whose, by_title in (("on our models", ours), ("in the paper", papers))
-    }
-    counts_in_words = " and ".join(
-        f"{sum(of_kind)} of {len(of_kind)} pairs of a model and a method {whose}"
-        for whose, of_kind in peaks.items()
+    ours_in_words, papers_in_words = (
+        f"{sum(is_highest)} of {len(is_highest)}"
+        for is_highest in map(_highest_at_two_or_three, (ours, papers))
     )
     finding = (
-        f"Most is left (IFR) along chains of two or three steps for {counts_in_words} (not tested)"
+        f"Most is left (IFR) along chains of two or three steps for {ours_in_words} pairs of a model and a"
+        f" method, and {papers_in_words} in the paper (not tested)"
     )
-    note = "numbers above: n of edits with such a chain; the paper pools chains and gives no n"
+    note = "numbers above: edits with such a chain; the paper pools chains and gives no n"
     return style.with_caption(fig, finding, _edits_footer(shown_runs, note))
 
 
@@ -236,23 +235,21 @@ def what_is_left(
     for axes, of_model in zip(fig.axes, table_by_model.values(), strict=False):
         _write_deep_shares(axes, of_model, labels_of_rows)
         axes.set_xlabel("share of probability left", fontsize=8)
-    made = "each edit made alone" if mode == "independent" else "edits made in sequence"
-    footer = _edits_footer(
-        shown_runs,
-        f"mean over edits, at most 1 each; {made}",
-        "no chain left: share of edits after which no chain of two or more steps is known (“deep”)",
-        "CKP: connected knowledge preservation",
+    notes = (
+        "at most 1 an edit",
+        "no chain left: edits with no known chain of two or more steps (“deep”)",
         *_empty_rows_in_words(table_by_model),
     )
-    return style.with_caption(fig, _two_losses_in_words(table), footer)
+    caption = _edits_footer(shown_runs, *notes, mode=mode)
+    return style.with_caption(fig, _two_losses_in_words(table), caption)
 
 
 def _empty_rows_in_words(table_by_model: Mapping[str, Table]) -> list[str]:
-    """Which models have no edits by some of the methods that have a row."""
+    """Whether a model has no edits by some of the methods that have a row."""
     methods_by_model = {model: set(table["method"]) for model, table in table_by_model.items()}
     all_methods = set().union(*methods_by_model.values())
-    incomplete = [model for model, methods in methods_by_model.items() if methods != all_methods]
-    return [f"empty rows: methods not run on {', '.join(incomplete)}"] if incomplete else []
+    is_incomplete = any(methods != all_methods for methods in methods_by_model.values())
+    return ["empty rows: not run"] if is_incomplete else []
 
 
 def _write_deep_shares(axes: Axes, table: Table, labels_of_rows: Sequence[str]) -> None:
@@ -308,7 +305,7 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
         }
         counts = [estimates[links.FIRST].n for estimates in estimates_by_model[model].values()]
         range_ends = dict.fromkeys((min(counts), max(counts)))
-        counts_in_words.append(f"{' to '.join(map(str, range_ends))} of {model}")
+        counts_in_words.append(" to ".join(map(str, range_ends)))
     fig, grid = _grid(len(estimates_by_model), row_height=2.8)
     for axes, (model, estimates_by_method) in zip(grid, estimates_by_model.items(), strict=True):
         _draw_two_ways(axes, estimates_by_method, _words_on_hidden(estimates_by_model))
@@ -316,16 +313,9 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
         axes.set_xlabel("first links known")
     grid[0].set_ylabel("later links known")
     _legend(fig, grid)
-    app_words = _words_on_app(runs_by_size)
     note = "share of the links known before; first links: facts about the edited subject"
-    footer = _edits_footer(runs_by_size, note, *app_words, counts=counts_in_words)
-    return style.with_caption(fig, _two_ways_in_words(estimates_by_model), footer)
-
-
-def _words_on_app(runs: Sequence[Run]) -> list[str]:
-    """What the runs' presets state of APP, such as coefficients that are another model's."""
-    presets = [str(run.about.caption["preset"]) for run in runs]
-    return list(dict.fromkeys(preset for preset in presets if "APP" in preset))
+    caption = _edits_footer(runs_by_size, note, counts=counts_in_words, mode=mode)
+    return style.with_caption(fig, _two_ways_in_words(estimates_by_model), caption)
 
 
 def _words_on_hidden(
@@ -396,11 +386,11 @@ def recalled_links() -> Figure:
     links_left = _links_left()
     fig, axes = plt.subplots(figsize=(7, 3.4))
     _draw_links_left(axes, links_left)
-    footer = (
-        "likely: the object has a whole probability of at least 0.05; asked: likely, and may be on a chain;"
+    caption = (
+        "likely: the object has a probability of at least 0.05; asked: likely, and may be on a chain;"
         " validated: named after three solved examples; edits are of the last stage's links"
     )
-    return style.with_caption(fig, _confirmed_in_words(links_left), footer)
+    return style.with_caption(fig, _confirmed_in_words(links_left), caption)
 
 
 def _draw_links_left(axes: Axes, links_left: Mapping[str, pd.Series]) -> None:

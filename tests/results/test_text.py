@@ -12,7 +12,7 @@ from helpers.models.weights import PACKAGED_WEIGHTS
 from helpers.paths import PACKAGED
 from helpers.peak.metrics import METRICS
 from helpers.peak.records import load_peak
-from helpers.results.archive import PACKAGED_WORDS, model_words
+from helpers.results.archive import PACKAGED_WORDS, About, Run, model_words
 from helpers.results.notes import with_note, with_power
 from helpers.results.show import table_output
 from helpers.results.statistics import Contrast, Estimate, detectable, paired
@@ -21,6 +21,7 @@ from helpers.results.text import (
     caption,
     corrected_verdicts,
     findings_table,
+    footer,
     in_points,
     mark,
     published_table,
@@ -134,6 +135,24 @@ def test_points_are_symmetric_or_bracketed() -> None:
 def test_a_caption_names_model_parts_and_machine() -> None:
     source = {"model": "gpt2-xl", "dtype": "bfloat16", "device": "cuda", "seed": 0}
     assert caption(source, "peak-cf", "") == "ours: gpt2-xl, peak-cf, bfloat16 on cuda"
+
+
+def test_a_footer_has_models_data_and_machine_in_short() -> None:
+    def run(model: str, **caption: str) -> Run:
+        source = {"model": model, "dtype": "bfloat16", "device": "cuda"}
+        return Run(model, About(source, caption=caption), {})
+
+    carried = run("smollm2-135m", preset="tuned (APP's coefficients extrapolated: ft, mend)")
+    assert footer([carried], "peak-cf, 3 records", "hollow: inconclusive") == (
+        "smollm2-135m from 4 bits, peak-cf, 3 records, preset tuned (APP extrapolated), bfloat16 on cuda;"
+        " hollow: inconclusive"
+    )
+    assert footer([run("gpt2-xl")], "n = 3") == "gpt2-xl, n = 3, bfloat16 on cuda"
+    mixed = [carried, run("gpt2-xl", preset="generic")]
+    assert footer(mixed, "n = 3").startswith(
+        "models (smollm2-135m from 4 bits), n = 3, preset tuned or"
+    )
+    assert all("from 4 bits" in words for words in PACKAGED_WORDS.values())
 
 
 def test_marks_tell_gain_from_loss() -> None:

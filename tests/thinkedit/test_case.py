@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import networkx as nx
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
 from helpers.thinkedit import case
 from helpers.thinkedit.knowgic import Chain
@@ -73,6 +75,21 @@ def test_a_broken_graph_is_drawn_whole_and_named_by_its_subject(edits, facts):
     facts["known_after"] = [False, True, False]
     figure = case.stored_case(edits[0], facts, number="1", method="memit")
     assert figure.get_suptitle() == "After MEMIT no chain leads from Ada to Rome"
+
+
+def test_an_arrow_is_never_hidden_by_a_node():
+    """The three nodes of a chain are in one row, and the direct link passes the middle one."""
+    graph = nx.DiGraph([("a", "b"), ("b", "c"), ("a", "c")])
+    nx.set_node_attributes(graph, {node: node for node in graph}, "label")
+    figure, axes = plt.subplots()
+    case.draw_graph(graph, "a", "c", axes)
+    figure.canvas.draw()
+    boxes = {text.get_text(): text.get_bbox_patch().get_window_extent() for text in axes.texts}
+    *_, longest = axes.patches
+    path = longest.get_transform().transform_path(longest.get_path())
+    plt.close(figure)
+    assert path.intersects_bbox(boxes["a"].padded(3), filled=False)
+    assert not path.intersects_bbox(boxes["b"], filled=False)
 
 
 def test_only_chains_that_remain_are_drawn_and_the_direct_link(edits, facts):

@@ -30,6 +30,7 @@ from helpers.results.archive import About, Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
 from helpers.results.style import PALETTE, with_caption
+from helpers.results.text import footer
 from helpers.scoring.answers import score_answers
 from helpers.triples.graph import read_graph, relations_in
 from helpers.triples.sources import open_source
@@ -147,14 +148,14 @@ def construction_funnel(run: Run) -> Figure:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     source = run.about.source
     first_set, first_shares = next(iter(shares_by_set.items()))
-    first_counts = ", ".join(
-        f"{funnel['left'].iloc[0]:,} ({set_name})" for set_name, funnel in by_set
+    first_counts = dict.fromkeys(f"{funnel['left'].iloc[0]:,}" for _, funnel in by_set)
+    notes = (
+        "numbers: facts left",
+        f"last steps: what the model knows, by {source['rule']}",
+        "no bar: not a step of the set",
     )
-    footer = (
-        f"at the bars: facts left, of {first_counts} in the {source['facts']} facts; last steps:"
-        f" {source['model']}, answers known by {source['rule']}; no bar: not a step of the set"
-    )
-    return with_caption(fig, _losses_in_words(first_set, first_shares), footer)
+    caption = footer([run], f"{' or '.join(first_counts)} {source['facts']} facts", *notes)
+    return with_caption(fig, _losses_in_words(first_set, first_shares), caption)
 
 
 def _shares_kept(funnel: pd.DataFrame) -> pd.DataFrame:
@@ -183,7 +184,7 @@ def _losses_in_words(set_name: str, shares: pd.DataFrame) -> str:
         f"“{step}” keeps {100 * share:.0f}\u00a0%"
         for step, share in zip(smallest["step"], smallest["kept"], strict=True)
     ]
-    return f"Where {set_name} loses most facts: {', '.join(losses)}"
+    return f"{set_name} loses most facts where {' and '.join(losses)}"
 
 
 def _source(params: Mapping[str, Any], lm: LanguageModel) -> dict[str, Any]:

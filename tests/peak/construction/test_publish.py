@@ -70,7 +70,7 @@ def test_the_funnel_shows_the_stored_numbers(tmp_path):
     assert [text.get_text() for text in axes.texts] == ["40", "2"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["enough", "known"]
     title = drawn.get_suptitle().replace("\u00a0", " ").replace("\n", " ")
-    assert title == "Where CF loses most facts: “enough” keeps 4 %, “known” keeps 5 %"
+    assert title == "CF loses most facts where “enough” keeps 4 % and “known” keeps 5 %"
     plt.close(drawn)
 
 
