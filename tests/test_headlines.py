@@ -23,6 +23,7 @@ def headlines():
     return {headline.number: headline for headline in all_headlines()}
 
 
+@pytest.mark.slow
 def test_the_readme_and_the_results_have_the_numbers_of_the_published_tables(headlines):
     made = pages(headlines.values())
     assert set(made) == {README, RESULTS}
