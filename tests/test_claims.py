@@ -251,6 +251,7 @@ def test_sequences_of_notebook_04(studies):
     assert measures(tests, "APP costs edits", "holds") == set()
 
 
+@pytest.mark.slow
 def test_unshown_answers_of_notebook_04():
     text, run = text_of("04"), archive("held_out").get("smollm2-135m_peak-cf")
     compared = protections(run, fractions=True)
@@ -648,6 +649,7 @@ def test_two_ways_to_break_a_graph_in_notebook_06():
     assert qwen.loc["rome", "all links, pooled"].endswith("0.58 of 354")
 
 
+@pytest.mark.slow
 def test_every_editor_of_notebook_09():
     text, rows = text_of("09"), stored_rows()
     small = {

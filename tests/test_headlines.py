@@ -23,6 +23,7 @@ def headlines():
     return {headline.number: headline for headline in all_headlines()}
 
 
+@pytest.mark.slow
 def test_the_readme_and_the_results_have_the_numbers_of_the_published_tables(headlines):
     made = pages(headlines.values())
     assert set(made) == {README, RESULTS}
@@ -49,6 +50,7 @@ def test_the_first_screen_of_the_readme_is_whole():
     assert "EasyEdit" in first_screen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [*NUMBERS, EDITS_IN_A_ROW])
 def test_a_notebook_begins_with_its_result(headlines, number):
     if number == EDITS_IN_A_ROW and number not in headlines:

@@ -37,6 +37,7 @@ def test_every_table_is_made_and_printed(name):
     assert len({len(row) for row in rows}) == 1
 
 
+@pytest.mark.slow
 def test_peaks_table_has_our_means_and_the_papers_numbers():
     _, shown = published_table_named("peak_table_3", model="smollm2-135m", measures=["aff_hard"])
     table = shown.table.set_index(["method", "source"])

@@ -22,6 +22,7 @@ def book():
     sys.path.remove(str(REPOSITORY / "book"))
 
 
+@pytest.mark.slow
 def test_stored_scores_become_tables(book, tmp_path):
     assert book("tables").results_page(tmp_path).count("*No scores are stored yet.*") == 5
     page = book("tables").results_page()
@@ -35,6 +36,7 @@ def test_stored_scores_become_tables(book, tmp_path):
     assert recalled.count(">prune-added<") == 2  # SmolLM2 and Gemma, and no other graphs
 
 
+@pytest.mark.slow
 def test_every_editor_has_a_row_with_every_measure(book):
     table = book("every_editor").every_editor(DATA)
     row = table.loc["ROME", "smollm2-135m"]

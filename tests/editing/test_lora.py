@@ -135,7 +135,7 @@ def test_peft_reads_it(tiny, make_editor, requests, tmp_path) -> None:
     ids = torch.tensor([prompt_ids(lm, requests[0].text)])
     with torch.no_grad(), apply(lm, edit):
         torch.testing.assert_close(
-            adapted(ids).logits, lm.network(ids).logits, atol=1e-5, rtol=1e-5
+            adapted(ids).logits, lm.network(ids).logits, atol=1e-4, rtol=1e-4
         )
 
 

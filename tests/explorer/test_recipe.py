@@ -53,6 +53,7 @@ def address(recipe, tmp_path):
     process.wait(timeout=60)
 
 
+@pytest.mark.slow
 def test_every_image_of_the_copied_notebooks_is_shown(recipe, address, browser):
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -63,6 +63,7 @@ def test_what_is_asked_on_top_only_at_some_checkpoints(run_of):
     assert sorted(set(run.results.read("chains")["case_id"])) == [0, 4]
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_one_that_was_not(run_of, monkeypatch):
     whole = run_of("ft-m", (2, 4), folder="whole")
     whole.complete()
@@ -102,6 +103,7 @@ def test_a_longer_run_makes_what_is_missing(run_of, monkeypatch):
     assert asked == []
 
 
+@pytest.mark.slow
 def test_what_a_run_has_does_not_depend_on_earlier_runs(run_of, monkeypatch):
     monkeypatch.setattr(checkpoints_module, "ON_TOP_AT", (0,))
     alone = run_of("ft-m", (2,), folder="alone")

@@ -52,6 +52,7 @@ def test_every_method_has_its_turns_and_checkpoints(tiny, values):
     }
 
 
+@pytest.mark.slow
 def test_the_cost_is_of_what_is_missing(tiny, values):
     runs = LifelongPlan.of(values).runs(tiny("llama"))
     before = cost_table(runs).set_index("method")
@@ -65,6 +66,7 @@ def test_the_cost_is_of_what_is_missing(tiny, values):
     assert after.loc["FT-M", ["to make", "editing", "asking"]].tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_run_is_published_after_its_cost_is_printed_and_not_made_again(
     values, tmp_path, capsys, monkeypatch
 ):
@@ -82,6 +84,7 @@ def test_a_run_is_published_after_its_cost_is_printed_and_not_made_again(
     publish_parts(publication(values), archive)
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_published_as_it_grows(tiny, values, tmp_path):
     lm = tiny("llama")
     plan = LifelongPlan.of({**values, "checkpoints": [2]})

@@ -92,6 +92,7 @@ def no_computation(monkeypatch):
     monkeypatch.setattr(evaluation, "score_answers", None)
 
 
+@pytest.mark.slow
 def test_every_study_is_stored_once(run, built, into, rome_settings, tmp_path, monkeypatch):
     path = studies(run, into)
     stored = studies_of(into.get(path.name))
