@@ -30,7 +30,11 @@ CASES = [
     *((name, architecture) for name in (*LOSS, "kn") for architecture in ARCHITECTURES),
     *((name, architecture) for name in ("rome", "memit", "ft-m") for architecture in FURTHER),
     # In the random GLM-4 the wordings of one fact share no neuron.
-    *(("kn", architecture) for architecture in FURTHER if architecture != "glm4"),
+    *(
+        pytest.param("kn", architecture, marks=pytest.mark.slow)
+        for architecture in FURTHER
+        if architecture != "glm4"
+    ),
 ]
 
 
