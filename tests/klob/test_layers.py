@@ -76,6 +76,7 @@ def edit_layers(
     return partial(edit_every_layer, model, FACTS, **options)
 
 
+@pytest.mark.slow
 def test_every_layer_is_edited_once(
     edit_layers: partial[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_what_a_run_has_does_not_depend_on_earlier_runs(run_of, monkeypatch):
     assert [count for count in (0, 2, 4) if values(longer, "AFF", count)] == [0, 4]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_before_a_collapse_is_made_later(run_of, monkeypatch):
     monkeypatch.setattr("helpers.lifelong.measures.LEAST_EFFICACY", 1.1)  # every method is below
     monkeypatch.setattr("helpers.lifelong.measures.FEWEST_FOR_EFFICACY", 1)

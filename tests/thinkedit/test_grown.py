@@ -13,6 +13,7 @@ from tools import grow
 PATHS = sorted(FOLDER.glob("grown-smollm2-135m-*.jsonl"))
 
 
+@pytest.mark.slow
 def test_the_embedded_model_grew_graphs_and_their_replay_writes_nothing():
     written = [path.read_bytes() for path in PATHS]
     grown = replayed(PATHS)
