@@ -681,6 +681,13 @@ def test_every_editor_of_notebook_09():
         "12.7",
         "0.0",
     ]
+    assert (
+        "LoRA's new answers are named after 32.5 % of its edits. UltraEdit's are named after"
+        in text
+    )
+    assert named["lora"] == "32.5"
+    assert in_points(plain["ultraedit"][NAMING]) == "0.8 [0.0, 11.5]"
+    assert {plain[m][NAMING].n for m in ("lora", "ultraedit")} == {120}
     assert "Plain ones lose 21.4 % (UltraEdit) to 87.6 % (ROME)" in text
     weights = ("ft-l", "ft-m", "kn", "memit", "mend", "rome", "ultraedit", "ft-bf", "lora")
     forgotten = {m: plain[m]["AFF"].mean for m in weights}
