@@ -54,7 +54,7 @@ def _stream_footer(run: Run, *notes: str) -> str:
     return footer([run], f"stream {run.about.source['dataset']}", *notes)
 
 
-def _counts_in_words(run: Run, words: Mapping[str, str]) -> str:
+def _counts_of_measures(run: Run, words: Mapping[str, str]) -> str:
     """On how many items measures are at the last checkpoint, by the words for each."""
     counts: dict[str, set[int]] = {}
     for _, _, measures in method_rows(run):
@@ -94,7 +94,7 @@ def survival(run: Run) -> Figure:
     for axes, measure in zip(panels[:, -1], ("free text", "perplexity"), strict=True):
         _label_methods(axes, run, measure)
     words = {"now": "requests", "locality": "known facts", "exam": "questions"}
-    caption = _stream_footer(run, _counts_in_words(run, words), _BARS)
+    caption = _stream_footer(run, _counts_of_measures(run, words), _BARS)
     return with_caption(fig, so_what(run)[0].removesuffix("."), caption)
 
 
@@ -165,7 +165,7 @@ def retention(run: Run) -> Figure:
         f"{lost_count} of {len(oldest_and_newest)} methods give fewer of their oldest requests than of"
         " their newest ones (not tested)"
     )
-    counts = _counts_in_words(run, {"now": "requests"})
+    counts = _counts_of_measures(run, {"now": "requests"})
     return with_caption(fig, finding, _stream_footer(run, counts, "hollow: right after their turn"))
 
 
@@ -252,8 +252,8 @@ def on_top_of_many(run: Run) -> Figure:
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
-    omitted = "no mark: under 3 graphs"
-    caption = _stream_footer(run, _counts_in_words(run, words), _BARS, omitted)
+    omitted = f"no mark: under {_FEWEST_ON_TOP} graphs"
+    caption = _stream_footer(run, _counts_of_measures(run, words), _BARS, omitted)
     return with_caption(fig, finding, caption)
 
 

@@ -270,7 +270,7 @@ class ProbedModel:
             is_right = (means[0] > means[1:]).all()  # never where a mean is NaN
             fired = np.nan if recognised is None else float(recognised[number].entry >= 0)
             rows.append({"item": number, "right": bool(is_right), "fired": fired})
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=["item", "right", "fired"])
 
     def edited_on_top(self, editor: Editor, state: SequenceState) -> dict[str, pd.DataFrame]:
         """Tables "peak" (as PEAK's metrics take them) and "chains" (``facts_table``)."""

@@ -210,7 +210,10 @@ def _first_signs_in_words(
     subject = f"first signs of collapse are {', '.join(labels)}, each"
     if len(labels) == 1:
         subject = f"first sign of collapse is {labels[0]}"
-    return f"The {subject} for {count} of the {len(first_measures)} methods that show one."
+    methods_in_words = f"{count} of the {len(first_measures)}"
+    if count == len(first_measures):
+        methods_in_words = "both" if count == 2 else f"all {count}"
+    return f"The {subject} for {methods_in_words} methods that show one."
 
 
 def _range_in_words(values: Sequence[float]) -> str:
@@ -230,8 +233,9 @@ def lifelong_caption(run: Run) -> str:
     """What a run's tables are of."""
     probes = run.about.source["probes"]
     asked = (
-        f"{probes['peak_cf']} + {probes['peak_t']} PEAK records, {probes['chains']} recalled graphs,"
-        f" {run.about.caption['known facts']} known facts, {probes['tokens']} tokens of text"
+        f"{probes['peak_cf']} PEAK-CF and {probes['peak_t']} PEAK-T records, {probes['chains']} recalled"
+        f" graphs, {run.about.caption['known facts']} known facts, {probes['tokens']} tokens of text,"
+        f" {probes['exam']} questions of the exam"
     )
     preset = f"preset {run.about.caption['preset']}"
     return caption(run.about.source, f"stream {run.about.source['dataset']}", asked, preset)

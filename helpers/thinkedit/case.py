@@ -206,7 +206,7 @@ def _bends(
     drawn_curves: list[NDArray[np.floating]] = []
 
     def cost(edge: Edge, bend: float) -> float:
-        curve = _curve(centres[edge[0]], centres[edge[1]], bend)
+        curve = _points_of_arrow(centres[edge[0]], centres[edge[1]], bend)
         others = [box for node, box in boxes.items() if node not in edge]
         hidden = sum(
             any(box.contains(*point) for box in others) or not axes.bbox.contains(*point)
@@ -225,7 +225,7 @@ def _bends(
     bends = {}
     for edge in sorted(edges, key=length):
         bends[edge] = min(_BENDS, key=lambda bend: cost(edge, bend))
-        drawn_curves.append(_curve(centres[edge[0]], centres[edge[1]], bends[edge]))
+        drawn_curves.append(_points_of_arrow(centres[edge[0]], centres[edge[1]], bends[edge]))
     return bends
 
 
@@ -233,7 +233,7 @@ _BENDS = tuple(sign * bend for bend in np.arange(0.12, 1.0, 0.08) for sign in (1
 _CLEARANCE = 6  # pixels
 
 
-def _curve(
+def _points_of_arrow(
     start: NDArray[np.floating], end: NDArray[np.floating], bend: float
 ) -> NDArray[np.floating]:
     """Points along an arrow [points, 2] as ``arc3`` draws it, in pixels."""
@@ -312,7 +312,7 @@ def _ways_in_words(
 
 
 def _made_in_words(mode: str) -> str:
-    return "edit made alone" if mode == MODES[0] else f"edits {mode}"
+    return "edit made alone" if mode == MODES[0] else f"mode {mode}"
 
 
 def _case_numbers(run: Run) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import pytest
 import torch
@@ -134,8 +135,10 @@ def test_peft_reads_it(tiny, make_editor, requests, tmp_path) -> None:
     adapted = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
     ids = torch.tensor([prompt_ids(lm, requests[0].text)])
     with torch.no_grad(), apply(lm, edit):
+        edited = deepcopy(lm.network).double()  # in fp32, processors differ by as much as we allow
+    with torch.no_grad():
         torch.testing.assert_close(
-            adapted(ids).logits, lm.network(ids).logits, atol=1e-4, rtol=1e-4
+            adapted.double()(ids).logits, edited(ids).logits, atol=1e-5, rtol=1e-5
         )
 
 

@@ -132,7 +132,7 @@ def run() -> Run:
         turns = 10 if method == "memit" else 1
         tables[f"measures: {method}, turns of {turns}, order 0"] = stored
     identity = {"model": "tiny", "dtype": "float32", "device": "cpu", "dataset": "recalled"}
-    probes = {"peak_cf": 1, "peak_t": 1, "chains": 2, "known": 2, "tokens": 200}
+    probes = {"peak_cf": 1, "peak_t": 1, "chains": 2, "known": 2, "tokens": 200, "exam": 4}
     caption = {"preset": "tuned", "known facts": 2}
     return Run("tiny_recalled", About({**identity, "probes": probes}, {}, caption), tables)
 
@@ -145,7 +145,9 @@ def test_words_are_made_of_the_tables(run):
         "After 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
         " sampled requests."
     )
-    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for 2 of the 2 methods that show one."
+    assert (
+        second == "The first sign of collapse is ‖W‖/‖W₀‖ for each of the 2 methods that show one."
+    )
     assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
 
 

@@ -103,6 +103,18 @@ def test_the_unedited_model_agrees_with_itself(run_of):
     assert tables["exam"]["fired"].isna().all()
 
 
+@pytest.mark.parametrize(("exam", "asked"), [(200, 4), (3, 3), (0, 0)])
+def test_as_many_questions_of_the_exam_are_asked_as_are_counted(run_of, exam, asked):
+    probed = run_of("ft-m", (2,)).probed
+    counts = replace(probed.probes.counts, exam=exam)
+    fewer = replace(probed, probes=replace(probed.probes, counts=counts))
+    of_all = probed.exam(WeightEdit({}))
+    pd.testing.assert_frame_equal(
+        fewer.exam(WeightEdit({})), of_all.head(asked), check_dtype=asked > 0
+    )
+    assert (fewer.probes.settings == probed.probes.settings) == (exam == 200)
+
+
 def test_an_answer_without_a_score_is_never_right(run_of, monkeypatch):
     probed = run_of("ft-m", (2,)).probed
 
