@@ -79,7 +79,7 @@ def lifelong_run(last_edits: dict[str, int], share_now: float = 1.0) -> Run:
         ]
         table = pd.DataFrame(rows, columns=["case_id", "measure", "item", "value"])
         tables[f"measures: {method}, turns of 1, order 0"] = table.assign(unit=table["item"])
-    probes = {"peak_cf": 1, "peak_t": 1, "chains": 2, "known": 2, "tokens": 200}
+    probes = {"peak_cf": 1, "peak_t": 1, "chains": 2, "known": 2, "tokens": 200, "exam": 4}
     identity = {"model": "tiny", "dtype": "float32", "device": "cpu", "dataset": "recalled"}
     caption = {"preset": "tuned", "known facts": 2}
     return Run("tiny_recalled", About({**identity, "probes": probes}, {}, caption), tables)

@@ -145,9 +145,7 @@ def test_words_are_made_of_the_tables(run):
         "After 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
         " sampled requests."
     )
-    assert (
-        second == "The first sign of collapse is ‖W‖/‖W₀‖ for each of the 2 methods that show one."
-    )
+    assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for both methods that show one."
     assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
 
 
@@ -221,8 +219,7 @@ def test_signs_at_the_same_checkpoint_are_all_first(run):
     }
     _, second, *_ = so_what(Run(run.name, run.about, tables))
     assert second == (
-        "The first signs of collapse are ‖W‖/‖W₀‖, perplexity ratio, each for 2 of the 2 methods that show"
-        " one."
+        "The first signs of collapse are ‖W‖/‖W₀‖, perplexity ratio, each for both methods that show one."
     )
 
 
