@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -155,6 +156,7 @@ def error_in_words(error: ValueError, *, known: Iterable[str] = (), noun: str = 
     return "; ".join(faults)
 
 
+@lru_cache(maxsize=100_000)  # constructions compare the same few names millions of times
 def comparable(name: str) -> str:
     """A name as people compare it with others: two names of any list are equal where this is equal.
 

@@ -12,10 +12,7 @@ from matplotlib.figure import Figure
 
 from helpers import UserError
 from helpers.comparison.measures import (
-    GRAPHS,
-    LISTS,
     NAMING,
-    TEXT,
     RowKey,
     Rows,
     in_order,
@@ -84,9 +81,7 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     edited. Without editors whose two measures are of different settings.
     """
     names = {run.about.source["model"] for run in runs}
-    groups = (LISTS, TEXT, GRAPHS)
-    stored = stored_rows(groups=groups)
-    rows = {key: row for key, row in stored.items() if key.model in names}
+    rows = {key: row for key, row in stored_rows().items() if key.model in names}
     model_names = [
         name
         for name in models_of(rows)

@@ -240,9 +240,9 @@ class Memory(ContextEditor):
         background = background_prompts(subjects)
         if settings.retriever == "hidden":
             layer = int(settings.relative_layer * self.lm.layout.blocks)
-            background_states = self._states_of(background, layer)
+            background_states = self._states_of(background, layer, fingerprint)
             center = background_states.mean(0)
-            keys = self._states_one_by_one(statements, layer) - center
+            keys = self._states_one_by_one(statements, layer, fingerprint) - center
         memory = MemoryEdit(
             statements=statements,
             subjects=subjects,
@@ -266,22 +266,20 @@ class Memory(ContextEditor):
         diagnostics = {"threshold": threshold, "neutral": neutral, "replaced": len(replaced)}
         return replace(memory, threshold=threshold, diagnostics=diagnostics)
 
-    def _states_one_by_one(self, statements: Sequence[str], layer: int) -> Tensor:
+    def _states_one_by_one(self, statements: Sequence[str], layer: int, fingerprint: str) -> Tensor:
         """The statements' mean states [statements, hidden], each found once and alone.
 
         So a memory that grows turn by turn costs one pass a statement, and is the same bit for bit as one
         that is made anew.
         """
-        fingerprint = self.lm.fingerprint  # looks at every weight
         keys = [(fingerprint, statement) for statement in statements]
         for key in keys:
             if key not in self._statement_states:
                 self._statement_states[key] = mean_states(self.lm, [key[1]], layer)[0]
         return torch.stack([self._statement_states[key] for key in keys])
 
-    def _states_of(self, prompts: Sequence[str], layer: int) -> Tensor:
+    def _states_of(self, prompts: Sequence[str], layer: int, fingerprint: str) -> Tensor:
         """The background prompts' mean states [prompts, hidden], each found once."""
-        fingerprint = self.lm.fingerprint
         keys = [(fingerprint, prompt) for prompt in prompts]
         missing = [key for key in keys if key not in self._background_states]
         if missing:

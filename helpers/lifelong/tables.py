@@ -232,10 +232,12 @@ def _first_measures(measures: pd.DataFrame) -> list[str]:
 def lifelong_caption(run: Run) -> str:
     """What a run's tables are of."""
     probes = run.about.source["probes"]
-    asked = (
+    probes_in_words = (
         f"{probes['peak_cf']} PEAK-CF and {probes['peak_t']} PEAK-T records, {probes['chains']} recalled"
         f" graphs, {run.about.caption['known facts']} known facts, {probes['tokens']} tokens of text,"
         f" {probes['exam']} questions of the exam"
     )
     preset = f"preset {run.about.caption['preset']}"
-    return caption(run.about.source, f"stream {run.about.source['dataset']}", asked, preset)
+    return caption(
+        run.about.source, f"stream {run.about.source['dataset']}", probes_in_words, preset
+    )

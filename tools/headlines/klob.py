@@ -60,7 +60,7 @@ def headlines() -> list[Headline]:
                     ranged(asdict(fixed.estimate)),
                 ),
                 (
-                    "loss with the layer that causal tracing names, nats per token",
+                    "loss with the layer that a locator (causal tracing) names, nats per token",
                     ranged(asdict(tracing.estimate)),
                 ),
                 ("consistency of knowledge neurons (RSim)", ranged(consistency)),
