@@ -438,29 +438,33 @@ def pairs_by_agreement(first: MethodOrder, second: MethodOrder) -> dict[str, lis
     return pairs
 
 
-def list_table(tables_by_state: Metrics) -> ShownTable:
+def list_table(text_measures: Metrics) -> ShownTable:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
     recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
     the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
     """
-    unedited = tables_by_state[UNEDITED]
+    unedited_redraw = text_measures[UNEDITED]
     recall_tests: dict[str, Contrast] = {}  # of each edited state
-    noise_tests: dict[str, Contrast] = {}
+    new_hard_tests: dict[str, Contrast] = {}
     recall_changes: dict[str, pd.Series] = {}
-    for state, table in tables_by_state.items():
+    for state, table in text_measures.items():
         if state != UNEDITED:
-            before, after = unedited.align(table, join="inner", axis=0)
-            recall_tests[state] = paired(before["recall"], after["recall"], "share")
-            noise_tests[state] = paired(before["new_hard"], after["new_hard"], "number")
-            recall_changes[state] = after["recall"] - before["recall"]
+            unedited_rows, edited_rows = unedited_redraw.align(table, join="inner", axis=0)
+            recall_tests[state] = paired(unedited_rows["recall"], edited_rows["recall"], "share")
+            new_hard_tests[state] = paired(
+                unedited_rows["new_hard"], edited_rows["new_hard"], "number"
+            )
+            recall_changes[state] = edited_rows["recall"] - unedited_rows["recall"]
     recall_p = dict(
         zip(recall_tests, holm([t.p_value for t in recall_tests.values()]), strict=True)
     )
-    noise_p = dict(zip(noise_tests, holm([t.p_value for t in noise_tests.values()]), strict=True))
+    new_hard_p = dict(
+        zip(new_hard_tests, holm([t.p_value for t in new_hard_tests.values()]), strict=True)
+    )
 
     rows_of_states = {}
-    for state, table in tables_by_state.items():
+    for state, table in text_measures.items():
         row_of_state = dict.fromkeys(LIST_TITLES, "")
         row_of_state["recall"] = in_points(share_interval(table["recall"]))
         row_of_state["new_hard"] = with_interval(mean_interval(table["new_hard"]))
@@ -469,19 +473,19 @@ def list_table(tables_by_state: Metrics) -> ShownTable:
             row_of_state["recall_change"] = in_points(recall_tests[state].difference, signed=True)
             row_of_state["recall_holm"] = _p_text(recall_p[state])
             row_of_state["new_hard_change"] = with_interval(
-                noise_tests[state].difference, signed=True
+                new_hard_tests[state].difference, signed=True
             )
-            row_of_state["new_hard_holm"] = _p_text(noise_p[state])
+            row_of_state["new_hard_holm"] = _p_text(new_hard_p[state])
         rows_of_states[state] = row_of_state
-    list_measures = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
-    list_measures["n"] = [_n_of_recall(unedited, table) for table in tables_by_state.values()]
+    cells = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
+    cells["n"] = [_n_of_recall(unedited_redraw, table) for table in text_measures.values()]
     least_detectable = [100 * detectable(change) for change in recall_changes.values()]
-    tested_n = list_measures.loc[[*recall_changes], "n"]
-    titled_measures = list_measures.rename(columns=LIST_TITLES)
-    with_least = with_power(
-        titled_measures, least_detectable, tested_n, unit=" points of list recall"
+    tested_n = cells.loc[[*recall_changes], "n"]
+    titled_cells = cells.rename(columns=LIST_TITLES)
+    with_power_note = with_power(
+        titled_cells, least_detectable, tested_n, unit=" points of list recall"
     )
-    return with_relations(with_least, recall_changes.values())
+    return with_relations(with_power_note, recall_changes.values())
 
 
 def _n_of_recall(unedited: pd.DataFrame, table: pd.DataFrame) -> int:

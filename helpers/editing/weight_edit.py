@@ -129,26 +129,26 @@ def write(lm: LanguageModel, edit: Edit) -> None:
     weight_edit = only_weights(edit, "writing")
     check_writable(lm, weight_edit)
     with torch.no_grad():
-        for name, delta in weight_edit.items():
-            weight = lm.weight(name)
+        for module_name, delta in weight_edit.items():
+            weight = lm.weight(module_name)
             if not bool(_changed_weight(weight, delta).isfinite().all()):
                 raise EditError(
-                    f"{name}: the edit makes infinite or undefined numbers in {weight.dtype}, so"
+                    f"{module_name}: the edit makes infinite or undefined numbers in {weight.dtype}, so"
                     " nothing was written: make the edit again, or load the model in float32"
                 )
-        for name, delta in weight_edit.items():
-            weight = lm.weight(name)
+        for module_name, delta in weight_edit.items():
+            weight = lm.weight(module_name)
             if weight.dtype.itemsize == 2:
-                relative_norm = delta.norm() / lm.weight_norm(name)
+                relative_norm = delta.norm() / lm.weight_norm(module_name)
                 if relative_norm < 1e-2:  # rounding takes the change
                     warnings.warn(
-                        f"{name}: a change of {relative_norm:.1e} of the weight's norm is largely lost in"
-                        f" {weight.dtype}; write it into float32 weights, or score under the edit",
+                        f"{module_name}: a change of {relative_norm:.1e} of the weight's norm is largely lost"
+                        f" in {weight.dtype}; write it into float32 weights, or score under the edit",
                         stacklevel=2,
                     )
             weight.copy_(_changed_weight(weight, delta))
             if delta.bias is not None:
-                bias = lm.module(name).get_parameter("bias")
+                bias = lm.module(module_name).get_parameter("bias")
                 bias.add_(delta.bias.to(weight))
 
 

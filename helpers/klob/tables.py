@@ -245,7 +245,10 @@ def locality_text(tests: pd.DataFrame, twins: Mapping[str, str]) -> ShownTable:
         "mean curves": same_fact["average"].map(signed),
     }
     shown_columns = named_rows(pd.DataFrame(columns, index=same_fact.index))
-    twin_notes = [f"{LABELS[twin]}: as {LABELS[original]}" for twin, original in twins.items()]
+    twin_notes = [
+        f"{LABELS.get(twin, twin)}: as {LABELS.get(original, original)}"
+        for twin, original in twins.items()
+    ]
     noted = with_note(shown_columns, *twin_notes)
     return with_power(noted, difference["could_show"], difference["n"], digits=2)
 
@@ -361,5 +364,7 @@ def late_layers_table(gains: pd.DataFrame, mass: Mapping[str, Numbers], late: in
     ]
     for twin, locator in profile_twins(mass).items():
         agreement = rank_correlations(mass[twin], mass[locator]).diagonal().mean()
-        notes.append(f"{LABELS[twin]} as {LABELS[locator]} (rank correlation {agreement:.2f})")
+        notes.append(
+            f"{LABELS.get(twin, twin)} as {LABELS.get(locator, locator)} (rank correlation {agreement:.2f})"
+        )
     return with_note(table.round(0).astype(int), *notes)

@@ -43,10 +43,10 @@ _FEWEST_ON_TOP = 3  # records or graphs of a mean that is drawn
 _BARS = "95 % intervals"
 
 
-def _line_of(method: str, mode: str) -> dict[str, Any]:
+def _line_of(method: str, turns_and_order: str) -> dict[str, Any]:
     """A method's line; dotted where its turns are of several requests."""
-    line = method_line(method) | {"label": track_label(method, mode), "markersize": 4}
-    return line if mode.startswith("turns of 1,") else line | {"linestyle": ":"}
+    line = method_line(method) | {"label": track_label(method, turns_and_order), "markersize": 4}
+    return line if turns_and_order.startswith("turns of 1,") else line | {"linestyle": ":"}
 
 
 def _stream_footer(run: Run, *notes: str) -> str:
@@ -77,10 +77,10 @@ def survival(run: Run) -> Figure:
     """
     fig, panels = plt.subplots(2, 3, figsize=(9.2, 4.6), sharex=True)
     for axes, (measure, title) in zip(panels.flat, _SURVIVAL.items(), strict=True):
-        for shift, method, mode, measures in _beside_each_other(run):
+        for shift, method, turns_and_order, measures in _beside_each_other(run):
             means = curve(measures, measure).drop(index=0, errors="ignore")
             positions = means.index.to_numpy(float) * 10**shift
-            draw_intervals(axes, positions, means, **_line_of(method, mode))
+            draw_intervals(axes, positions, means, **_line_of(method, turns_and_order))
         axes.set_title(title, fontsize=9)
         _show_edits(axes, run)
         if measure == "perplexity":
@@ -109,19 +109,19 @@ def _limit_perplexity(axes: Axes) -> None:
 def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame]]:
     """The methods of a run, each with a small shift, so that intervals stay apart."""
     rows = list(method_rows(run))
-    for number, (method, mode, measures) in enumerate(rows):
-        yield 0.02 * (number - (len(rows) - 1) / 2), method, mode, measures
+    for number, (method, turns_and_order, measures) in enumerate(rows):
+        yield 0.02 * (number - (len(rows) - 1) / 2), method, turns_and_order, measures
 
 
 def _label_methods(axes: Axes, run: Run, measure: str, *, fewest: int = 1) -> None:
     """Each method's name where its line ends, among means of at least ``fewest`` items."""
     ends = []
-    for method, mode, measures in method_rows(run):
+    for method, turns_and_order, measures in method_rows(run):
         means = curve(measures, measure)
         drawn_means = means.loc[means["n"] >= fewest, "mean"]
         finite_means = drawn_means[np.isfinite(drawn_means)]
         if len(finite_means):
-            line = _line_of(method, mode)
+            line = _line_of(method, turns_and_order)
             ends.append(LineEnd(float(finite_means.iloc[-1]), line["label"], line["color"]))
     label_ends(axes, ends)
 
@@ -145,11 +145,11 @@ def retention(run: Run) -> Figure:
     oldest_and_newest: list[tuple[float, float]] = []
     ends = []
     part_count = 0
-    for shift, method, mode, measures in _beside_each_other(run):
+    for shift, method, turns_and_order, measures in _beside_each_other(run):
         share_now = by_age(measures, "now")
         if len(share_now) < 2:
             continue
-        line = _line_of(method, mode)
+        line = _line_of(method, turns_and_order)
         axes.plot(share_now.index + shift, share_now, **line)
         share_at_once = by_age(measures, "made")
         hollow = line | {"mfc": "none", "markersize": 8, "linestyle": "", "label": ""}
@@ -188,7 +188,10 @@ def first_to_collapse(run: Run) -> Figure:
     A row a method, a column a measure: the earlier, the darker. Empty where a method has nothing to lose, or
     changes no matrix.
     """
-    rows = [(track_label(method, mode), measures) for method, mode, measures in method_rows(run)]
+    rows = [
+        (track_label(method, turns_and_order), measures)
+        for method, turns_and_order, measures in method_rows(run)
+    ]
     fig, axes = plt.subplots(figsize=(7.6, 0.3 * len(rows) + 1.7))
     checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
     earliness = {edits: len(checkpoints) - n for n, edits in enumerate(checkpoints)}
@@ -239,11 +242,13 @@ def on_top_of_many(run: Run) -> Figure:
             checkpoints += curve(measures, measure).index.tolist()
     ticks = {edits: number for number, edits in enumerate(sorted(set(checkpoints)))}
     for axes, (measure, title) in zip(panels, _ON_TOP.items(), strict=True):
-        for shift, method, mode, measures in _beside_each_other(run):
+        for shift, method, turns_and_order, measures in _beside_each_other(run):
             means = curve(measures, measure)
             means = means[means["n"] >= _FEWEST_ON_TOP]
             positions = [ticks[edits] + 3 * shift for edits in means.index]
-            draw_intervals(axes, positions, means, **_line_of(method, mode) | _FAINT_BARS)
+            draw_intervals(
+                axes, positions, means, **_line_of(method, turns_and_order) | _FAINT_BARS
+            )
         axes.set(ylim=(-0.03, 1.03), xlim=(-0.25, max(len(ticks), 1) - 0.75))
         axes.set_title(title, fontsize=8)
         axes.set_xticks(list(ticks.values()), [f"{edits:,}" for edits in ticks])

@@ -39,13 +39,15 @@ _LARGEST_RATIO = 1000.0  # that is written out
 
 def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Method, how it was edited (turns and order), and the measures of each table of a run."""
-    for (method, mode), measures in measures_of_run(run).groupby(["method", "mode"], sort=False):
-        yield str(method), str(mode), measures
+    for (method, turns_and_order), measures in measures_of_run(run).groupby(
+        ["method", "mode"], sort=False
+    ):
+        yield str(method), str(turns_and_order), measures
 
 
-def track_label(method: str, mode: str) -> str:
+def track_label(method: str, turns_and_order: str) -> str:
     """A method in figures and sentences: its label, with its turns where they are of several requests."""
-    turns, _, order = mode.partition(", ")
+    turns, _, order = turns_and_order.partition(", ")
     words = [method_label(method)]
     if turns != "turns of 1":
         words.append(turns)
@@ -63,8 +65,8 @@ def lifelong_table(*runs: Run) -> ShownTable:
     notes: list[str] = []
     for run in runs:
         notes += method_notes(run)
-        for method, mode, measures in method_rows(run):
-            rows.append({**_names(run, method, mode), **_cells(measures)})
+        for method, turns_and_order, measures in method_rows(run):
+            rows.append({**_names(run, method, turns_and_order), **_cells(measures)})
     note = (
         "now, generality, free text: of a sample of the requests, evenly by age; retention: of those written"
         " at once, the share that still is; locality: known facts with the same next token; a further edit"
@@ -75,13 +77,13 @@ def lifelong_table(*runs: Run) -> ShownTable:
     return with_note(table.loc[:, has_values], note, *dict.fromkeys(notes))
 
 
-def _names(run: Run, method: str, mode: str) -> dict[str, str]:
+def _names(run: Run, method: str, turns_and_order: str) -> dict[str, str]:
     editor, _ = split_method(method)
     return {
         "model": run.about.source["model"],
         "data": run.about.source["dataset"],
         "method": method_label(method),
-        "mode": mode,
+        "mode": turns_and_order,
         "information": editor.information,
     }
 
@@ -113,7 +115,7 @@ def _cells(measures: pd.DataFrame) -> dict[str, str | None]:
 def on_top_table(run: Run) -> ShownTable:
     """A further edit after 0 edits and after more: success, damage and deduction of each method."""
     rows = []
-    for method, mode, measures in method_rows(run):
+    for method, turns_and_order, measures in method_rows(run):
         for edits in curve(measures, "ES").index.union(curve(measures, "IFR").index):
             cells = {
                 measure: in_points(estimate(measures, measure, int(edits))) for measure in _ON_TOP
@@ -122,7 +124,7 @@ def on_top_table(run: Run) -> ShownTable:
                 f"n, {measure}": estimate(measures, measure, int(edits)).n
                 for measure in ("AFF", "IFR")
             }
-            label = track_label(method, mode)
+            label = track_label(method, turns_and_order)
             rows.append({"method": label, "edits": int(edits), **cells, **counts})
     note = "percent, with 95 % intervals over probes; n: records with AFF, graphs with IFR"
     return with_note(pd.DataFrame(rows), note)
@@ -131,15 +133,15 @@ def on_top_table(run: Run) -> ShownTable:
 def at_once_and_now(run: Run) -> list[str]:
     """A line a method: what it gave right after its turn, what it gives now, which known facts it keeps."""
     lines = []
-    for method, mode, measures in method_rows(run):
+    for method, turns_and_order, measures in method_rows(run):
         last = int(measures["edits"].max())
         at_once, now, locality = (
             100 * estimate(measures, measure, last).mean
             for measure in ("at once", "now", "locality")
         )
         lines.append(
-            f"{track_label(method, mode)}: {at_once:.0f} % of its latest requests at once, {now:.0f} % of all"
-            f" now; the next token stays after {locality:.0f} % of known facts"
+            f"{track_label(method, turns_and_order)}: {at_once:.0f} % of its latest requests at once,"
+            f" {now:.0f} % of all now; the next token stays after {locality:.0f} % of known facts"
         )
     return lines
 
@@ -153,8 +155,8 @@ def so_what(run: Run) -> list[str]:
     first_measures: dict[str, list[str]] = {}
     edits_of_methods: set[int] = set()
     forgetting: dict[int, list[float]] = {}
-    for method, mode, measures in method_rows(run):
-        label = track_label(method, mode)
+    for method, turns_and_order, measures in method_rows(run):
+        label = track_label(method, turns_and_order)
         last = int(measures["edits"].max())
         edits_of_methods.add(last)
         shares_now[label] = estimate(measures, "now", last).mean

@@ -182,21 +182,23 @@ def footer(runs: Sequence[Run], data: str, *notes: str) -> str:
 
     Several models are named by the figure itself. Tables have it all (``caption``).
     """
-    settings = [{**run.about.source, **run.about.caption} for run in runs]
+    source_fields = [{**run.about.source, **run.about.caption} for run in runs]
 
-    def values_of(name: str) -> list[str]:
-        return list(dict.fromkeys(str(each[name]) for each in settings if each.get(name)))
+    def values_of(field: str) -> list[str]:
+        return list(
+            dict.fromkeys(str(fields[field]) for fields in source_fields if fields.get(field))
+        )
 
     models = values_of("model")
     model = model_words(models[0]).partition(" (")[0] if len(models) == 1 else "models"
-    packaged = [name for name in models if name in PACKAGED_WORDS]
+    packaged = [model_name for model_name in models if model_name in PACKAGED_WORDS]
     if packaged == models:
         model = f"{model} from 4 bits"
     elif packaged:
         model = f"{model} ({', '.join(packaged)} from 4 bits)"
     presets = values_of("preset")
-    preset = " or ".join(dict.fromkeys(name.partition(" (APP")[0] for name in presets))
-    is_extrapolated = any("extrapolated" in name for name in presets)
+    preset = " or ".join(dict.fromkeys(words.partition(" (APP")[0] for words in presets))
+    is_extrapolated = any("extrapolated" in words for words in presets)
     made_of = [
         model,
         data,

@@ -137,8 +137,8 @@ def score_answers(
     """
     owner_of_question = resolve_owners(len(questions), edits, owners)
     on_device = [edit.to(lm.device) for edit in edits or ()]
-    asked = _asked(lm, questions, on_device, owner_of_question)
-    return _scores(lm, asked, on_device, progress=progress)
+    token_questions = _asked(lm, questions, on_device, owner_of_question)
+    return _scores(lm, token_questions, on_device, progress=progress)
 
 
 @in_own_state

@@ -132,22 +132,24 @@ def publication(params: Mapping[str, Any]) -> Publication:
 def construction_funnel(run: Run) -> Figure:
     """The share of facts that each step of the construction keeps, for each set of records."""
     by_set = run.tables["funnel"].groupby("set", sort=False)
-    shares_by_set = {str(set_name): _shares_kept(funnel) for set_name, funnel in by_set}
-    steps = _steps_of_all(list(shares_by_set.values()))
+    steps_by_set = {str(set_name): _shares_kept(funnel) for set_name, funnel in by_set}
+    steps = _steps_of_all(list(steps_by_set.values()))
     fig, axes = plt.subplots(figsize=(6.8, 0.36 * len(steps) + 1.2))
     axes.grid(axis="y", visible=False)
-    for set_index, (set_name, shares) in enumerate(shares_by_set.items()):
-        aside = 0.36 * (set_index - (len(shares_by_set) - 1) / 2)
-        heights = np.array([steps.index(step) for step in shares["step"]]) + aside
-        percent = 100 * shares["kept"]
+    for set_index, (set_name, funnel_steps) in enumerate(steps_by_set.items()):
+        aside = 0.36 * (set_index - (len(steps_by_set) - 1) / 2)
+        heights = np.array([steps.index(step) for step in funnel_steps["step"]]) + aside
+        percent = 100 * funnel_steps["kept"]
         bars = axes.barh(heights, percent, 0.34, color=PALETTE[set_index], label=set_name)
-        axes.bar_label(bars, [f"{count:,}" for count in shares["left"]], padding=2, fontsize=7)
+        axes.bar_label(
+            bars, [f"{count:,}" for count in funnel_steps["left"]], padding=2, fontsize=7
+        )
     axes.set_yticks(range(len(steps)), steps, fontsize=8)
     axes.set(ylim=(len(steps) - 0.5, -0.5), xlim=(0, 112), xlabel="facts kept at this step, %")
-    if len(shares_by_set) > 1:
+    if len(steps_by_set) > 1:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     source = run.about.source
-    first_set, first_shares = next(iter(shares_by_set.items()))
+    first_set, first_steps = next(iter(steps_by_set.items()))
     first_counts = dict.fromkeys(f"{funnel['left'].iloc[0]:,}" for _, funnel in by_set)
     notes = (
         "numbers: facts left",
@@ -155,7 +157,7 @@ def construction_funnel(run: Run) -> Figure:
         "no bar: not a step of the set",
     )
     caption = footer([run], f"{' or '.join(first_counts)} {source['facts']} facts", *notes)
-    return with_caption(fig, _losses_in_words(first_set, first_shares), caption)
+    return with_caption(fig, _losses_in_words(first_set, first_steps), caption)
 
 
 def _shares_kept(funnel: pd.DataFrame) -> pd.DataFrame:
