@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from helpers import UserError
 from helpers.editing.request import EditRequest
@@ -93,7 +94,7 @@ def names_one(texts: Sequence[str], names: Sequence[str]) -> bool:
     return any(_spaced(name) in text for name in names for text in spaced_texts)
 
 
-@lru_cache(1 << 14)  # a memory that grows asks about the same subjects and prompts again
+@lru_cache(1 << 14)
 def _spaced(text: str) -> str:
     """The text's words in lower case, with a blank before and after each."""
     return f" {' '.join(words(comparable(text)))} "
@@ -104,19 +105,36 @@ def background_prompts(subjects: Sequence[str] = ()) -> list[str]:
 
     Those in which a subject occurs inside a word, as "Al" in "also", come last.
     """
-    names = [comparable(subject) for subject in subjects]
-    prompts = dict.fromkeys(
-        prompt
-        for record in demonstration_records()
-        for prompt, _ in record.others
-        if not names_one([prompt], subjects)
+    prompts_with_subjects = [_prompts_with(subject) for subject in subjects]
+    naming = {prompt for found in prompts_with_subjects for prompt in found.naming}
+    containing = {prompt for found in prompts_with_subjects for prompt in found.containing}
+    prompts = [prompt for prompt in _prompts_of_others() if prompt not in naming]
+    return sorted(prompts, key=containing.__contains__)[:BACKGROUND]
+
+
+@lru_cache(maxsize=1)
+def _prompts_of_others() -> tuple[str, ...]:
+    """The prompts of all records' other facts, each once."""
+    return tuple(
+        dict.fromkeys(prompt for record in demonstration_records() for prompt, _ in record.others)
     )
 
-    def has_one_inside(prompt: str) -> bool:
-        text = comparable(prompt)
-        return any(name in text for name in names)
 
-    return sorted(prompts, key=has_one_inside)[:BACKGROUND]
+class PromptsWithSubject(NamedTuple):
+    """The prompts of other facts in which a subject occurs."""
+
+    naming: frozenset[str]  # as words
+    containing: frozenset[str]  # as letters, maybe inside a word
+
+
+@lru_cache(1 << 14)  # a memory that grows asks about the same subjects again
+def _prompts_with(subject: str) -> PromptsWithSubject:
+    prompts = _prompts_of_others()
+    letters = comparable(subject)
+    return PromptsWithSubject(
+        frozenset(prompt for prompt in prompts if names_one([prompt], [subject])),
+        frozenset(prompt for prompt in prompts if letters in comparable(prompt)),
+    )
 
 
 def nearest_demonstrations(request: EditRequest, statement: str, count: int) -> list[str]:
