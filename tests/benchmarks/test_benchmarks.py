@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import coverage, gpu, house, locating
+from benchmarks import coverage, gpu, house, locating, sequence
 from benchmarks.editing import shape_threshold
 from benchmarks.gpu_steps import STEPS, Setting
 from benchmarks.plain import PLAIN, plain_responses, plain_scores
@@ -122,6 +122,16 @@ def test_coverage_counts_what_intervals_hold() -> None:
     assert again.relation_count == 9
     assert coverage.covered(coverage.ours(source, "share"), source.mean)[0] == 1
     assert coverage.covered((0.6, 0.9), 0.5) == (0, pytest.approx(0.3))
+
+
+def test_further_edits_of_a_sequence_are_measured_upon_one_edit_and_upon_many(capsys) -> None:
+    sequence.main(model="shape:tiny", methods="memory-bm25", edits=12, further=2)
+    _, upon_one, upon_many, ratios = capsys.readouterr().out.splitlines()
+    assert upon_one.startswith("memory-bm25 upon 1:")
+    assert upon_many.startswith("memory-bm25 upon 12:")
+    seconds = [float(line.split(": ")[1].split(" s ")[0]) for line in (upon_one, upon_many)]
+    ratio = float(ratios.split("upon 12 is ")[1].split()[0])
+    assert ratio == pytest.approx(seconds[0] / seconds[1], rel=0.5)
 
 
 def test_a_mistake_in_a_benchmarks_options_is_one_line(monkeypatch, capsys) -> None:
