@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -70,28 +70,23 @@ def main(  # noqa: PLR0913 - the options of a command
     corpus: str = "self",
     seed: int = 0,
 ) -> None:
-    """Measure and store the costs of methods."""
+    """Measure the costs of methods, and store each as soon as it is measured."""
     lm = models.load(model, dtype=dtype, device=device)
     data = load_peak(dataset, limit=records)
     run = PeakRun(lm, data, ResultsStore(REPOSITORY / "runs" / "results"))
     requests = [run.request(record) for record in data.records]
-    rows = []
-    settings: dict[str, Any] = {}
+    about_run = run.settings({})
+    name = run_name(lm.name, data.name)
+    machine = {"machine": platform.machine(), "threads": torch.get_num_threads()}
     for method in methods:
         editor = build_editor(method, lm, preset=preset, corpus=corpus, seed=seed)
         costs = costs_of(editor, requests)
-        machine = {"machine": platform.machine(), "threads": torch.get_num_threads()}
-        rows.append({"method": method, **costs._asdict(), **machine})
-        settings[method] = editor.settings()
-        print(method, costs)
-    name = run_name(lm.name, data.name)
-    stored = archive("edit_costs").known(name)
-    table = pd.DataFrame(rows)
-    if stored is not None:
-        earlier = stored.tables[COSTS]
-        table = pd.concat([earlier[~earlier["method"].isin(methods)], table], ignore_index=True)
-    about = About(run.settings({}), settings)
-    print(archive("edit_costs").put(name, {COSTS: table}, about))
+        row = pd.DataFrame([{"method": method, **costs._asdict(), **machine}])
+        stored = archive("edit_costs").known(name)
+        earlier_rows = [] if stored is None else [stored.tables[COSTS].query("method != @method")]
+        table = pd.concat([*earlier_rows, row], ignore_index=True)
+        about = About(about_run, {method: editor.settings()})
+        print(method, costs, archive("edit_costs").put(name, {COSTS: table}, about), flush=True)
 
 
 if __name__ == "__main__":
