@@ -772,6 +772,41 @@ def test_edits_in_a_row_of_notebook_10():
     assert 1 < estimate(ultraedit, "weights", 1000).mean < 1.0015
     assert "After 1,000 edits it gives none of the requests, no known fact keeps" in text
     assert estimate(mend, "now", 1000).mean == estimate(mend, "locality", 1000).mean == 0.0
+    ftm, memit = measures["ft-m"], measures["memit"]
+    assert "right after its turn (100.0 % [88.4, 100.0]), the highest share of the table" in text
+    assert in_points(estimate(ftm, "at once", 1000)) == "100.0 [88.4, 100.0]"
+    shares_at_once = {
+        name: estimate(table, "at once", 1000).mean for name, table in measures.items()
+    }
+    assert max(shares_at_once, key=shares_at_once.__getitem__) == "ft-m"
+    assert "Of all 1,000 requests it gives 6.0 % [2.2, 12.6] now" in text
+    assert in_points(estimate(ftm, "now", 1000)) == "6.0 [2.2, 12.6]"
+    assert "Of the known facts 4.2 % [0.5, 14.3] keep their next token" in text
+    assert in_points(estimate(ftm, "locality", 1000)) == "4.2 [0.5, 14.3]"
+    assert "It gives 86.7 % [69.3, 96.2] of the latest requests" in text
+    assert in_points(estimate(memit, "at once", 1000)) == "86.7 [69.3, 96.2]"
+    assert "49.0 ± 10.2 % of all requests now. Free text names 48.0 % [37.9, 58.2]" in text
+    assert in_points(estimate(memit, "now", 1000)) == "49.0 ± 10.2"
+    assert in_points(estimate(memit, "free text", 1000)) == "48.0 [37.9, 58.2]"
+    assert "Only 8.3 % [2.3, 20.0] of the known facts keep" in text
+    assert in_points(estimate(memit, "locality", 1000)) == "8.3 [2.3, 20.0]"
+    assert "37.0 % [30.3, 44.1] of the exam's answers are right (with the memory 57.5)" in text
+    assert in_points(estimate(memit, "exam", 1000)) == "37.0 [30.3, 44.1]"
+    assert f"{100 * estimate(memory, 'exam', 1000).mean:.1f}" == "57.5"
+    assert "Perplexity is only 1.53 times the unedited model's" in text
+    assert f"{np.exp(estimate(memit, 'perplexity', 1000).mean):.2f}" == "1.53"
+    assert (
+        "AFF is 78.1 [57.5, 92.0] after 0 edits and 69.7 [49.8, 85.2] after 1,000 (n = 15 and 16"
+        in text
+    )
+    further = [estimate(memit, "AFF", edits) for edits in (0, 1000)]
+    assert [(in_points(each), each.n) for each in further] == [
+        ("78.1 [57.5, 92.0]", 15),
+        ("69.7 [49.8, 85.2]", 16),
+    ]
+    assert "FT-M's is 40.7 and 39.1 (n = 15 and 18)" in text
+    further = [estimate(ftm, "AFF", edits) for edits in (0, 1000)]
+    assert [(f"{100 * each.mean:.1f}", each.n) for each in further] == [("40.7", 15), ("39.1", 18)]
     assert "AFF is 30.7 after 0 edits and 35.3 after 1,000 (n = 15; not tested)" in text
     aff = [estimate(memory, "AFF", edits) for edits in (0, 1000)]
     assert [(f"{100 * each.mean:.1f}", each.n) for each in aff] == [("30.7", 15), ("35.3", 15)]

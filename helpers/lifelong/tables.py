@@ -151,6 +151,7 @@ def so_what(run: Run) -> list[str]:
 
     Without the third where nothing was edited on top.
     """
+    shares_at_once: dict[str, float] = {}
     shares_now: dict[str, float] = {}
     first_measures: dict[str, list[str]] = {}
     edits_of_methods: set[int] = set()
@@ -159,6 +160,7 @@ def so_what(run: Run) -> list[str]:
         label = track_label(method, turns_and_order)
         last = int(measures["edits"].max())
         edits_of_methods.add(last)
+        shares_at_once[label] = estimate(measures, "at once", last).mean
         shares_now[label] = estimate(measures, "now", last).mean
         if measures_of_method := _first_measures(measures):
             first_measures[label] = measures_of_method
@@ -168,8 +170,7 @@ def so_what(run: Run) -> list[str]:
     last_edits = max(edits_of_methods)
     after = "After" if len(edits_of_methods) == 1 else "After up to"
     sentences = [
-        f"{after} {last_edits:,} edits {_remembering_in_words(shares_now)} at least half of the sampled"
-        " requests.",
+        f"{after} {last_edits:,} edits {_remembering_in_words(shares_at_once, shares_now)}.",
         _first_signs_in_words(first_measures, len(shares_now), last_edits),
     ]
     ranges = [
@@ -181,16 +182,38 @@ def so_what(run: Run) -> list[str]:
     return sentences
 
 
-def _remembering_in_words(shares_now: Mapping[str, float]) -> str:
-    """Which methods give half of the requests; of a single method whether it does."""
-    surviving = [label for label, share in shares_now.items() if share >= 0.5]
-    if len(shares_now) == 1:
-        (label,) = shares_now
-        return f"{label} still gives" if surviving else f"{label} no longer gives"
-    if not surviving:
-        return f"none of {len(shares_now)} methods gives"
-    verb = "gives" if len(surviving) == 1 else "give"
-    return f"{len(surviving)} of {len(shares_now)} methods ({', '.join(surviving)}) still {verb}"
+def _remembering_in_words(at_once: Mapping[str, float], now: Mapping[str, float]) -> str:
+    """Who gives the most requests now, and what is left of those whose method gave the most at once."""
+    if len(now) == 1:
+        (label,) = now
+        return (
+            f"{label} gives {100 * now[label]:.0f} % of the sampled requests, and"
+            f" {100 * at_once[label]:.0f} % of the latest right after their turn"
+        )
+    best_now = _highest(now)
+    best_at_once = _highest(at_once)
+    share_now = f"{100 * now[best_now[0]]:.0f} %"
+    share_at_once = f"{100 * at_once[best_at_once[0]]:.0f} %"
+    most_now = f"{_give(best_now)} the most sampled requests, {share_now}"
+    if not now[best_now[0]]:
+        most_now = "no method gives a sampled request"
+    elif best_now == best_at_once:
+        return f"{most_now}, and the most right after their turn, {share_at_once}"
+    left = _range_in_words([100 * now[label] for label in best_at_once])
+    most_at_once = f"{_give(best_at_once)} the most right after their turn, {share_at_once}"
+    return f"{most_now}; {most_at_once}, and {left} % now"
+
+
+def _highest(shares: Mapping[str, float]) -> list[str]:
+    """The labels of the highest share, of which there may be several."""
+    highest = max(shares.values())
+    return [label for label, share in shares.items() if share == highest]
+
+
+def _give(labels: Sequence[str]) -> str:
+    """Methods as the subject of a sentence, with its verb."""
+    *others, last = labels
+    return f"{', '.join(others)} and {last} give" if others else f"{last} gives"
 
 
 def _first_signs_in_words(
@@ -201,21 +224,30 @@ def _first_signs_in_words(
         return f"No method shows a sign of collapse within {last_edits:,} edits."
     if len(first_measures) == 1:
         ((label, measures),) = first_measures.items()
-        signs = " and ".join(METRICS[measure].label for measure in measures)
+        signs = " and ".join(_labels(measures))
         subject = f"Only {label}" if method_count > 1 else label
         return f"{subject} shows a sign of collapse, in {signs} first."
     firsts = Counter(measure for measures in first_measures.values() for measure in measures)
     count = max(firsts.values())
-    labels = [METRICS[measure].label for measure in SIGNS if firsts[measure] == count]
+    labels = _labels([measure for measure in SIGNS if firsts[measure] == count])
     if count == 1:
         return f"The {len(first_measures)} methods that show a sign of collapse share no first one."
-    subject = f"first signs of collapse are {', '.join(labels)}, each"
-    if len(labels) == 1:
-        subject = f"first sign of collapse is {labels[0]}"
     methods_in_words = f"{count} of the {len(first_measures)}"
     if count == len(first_measures):
         methods_in_words = "both" if count == 2 else f"all {count}"
-    return f"The {subject} for {methods_in_words} methods that show one."
+    if len(labels) > 1:
+        subject = f"The first signs of collapse are {', '.join(labels)}, each"
+    elif all(
+        len(measures) == 1 for measures in first_measures.values() if labels[0] in _labels(measures)
+    ):
+        subject = f"The first sign of collapse is {labels[0]}"
+    else:
+        subject = f"Among the first signs of collapse is {labels[0]},"
+    return f"{subject} for {methods_in_words} methods that show one."
+
+
+def _labels(measures: Sequence[str]) -> list[str]:
+    return [METRICS[measure].label for measure in measures]
 
 
 def _range_in_words(values: Sequence[float]) -> str:

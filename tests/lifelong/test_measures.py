@@ -142,8 +142,8 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
     assert first == (
-        "After 30 edits 2 of 2 methods (MEMIT, turns of 10, UltraEdit) still give at least half of the"
-        " sampled requests."
+        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and the most right after their"
+        " turn, 100 %."
     )
     assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for both methods that show one."
     assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
@@ -166,10 +166,24 @@ def test_words_about_one_method_of_several_name_it(run):
     forgotten = forgotten.assign(measure=forgotten["measure"].replace("made", "other"))
     mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
     first, second, _ = so_what(mixed)
-    assert first.startswith("After 30 edits 1 of 2 methods (UltraEdit) still gives at least")
+    assert first.startswith("After 30 edits UltraEdit gives the most sampled requests, 100 %, and")
     assert second == "Only MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
-    assert so_what(both_lost)[0].startswith("After 30 edits none of 2 methods gives")
+    assert so_what(both_lost)[0] == (
+        "After 30 edits no method gives a sampled request; MEMIT, turns of 10 gives the most right after"
+        " their turn, 50 %, and 0 % now."
+    )
+    forgetful = ultraedit.assign(
+        value=ultraedit["value"].where(ultraedit["measure"] != "now", 0.25)
+    )
+    assert so_what(changed(run, memit=memit, ultraedit=forgetful))[0] == (
+        "After 30 edits MEMIT, turns of 10 gives the most sampled requests, 50 %; UltraEdit gives the most"
+        " right after their turn, 100 %, and 25 % now."
+    )
+    equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
+    assert so_what(equal)[0].startswith(
+        "After 30 edits MEMIT, turns of 10 and UltraEdit give the most"
+    )
 
 
 def test_words_about_a_run_of_one_method_count_nothing(run):
@@ -177,11 +191,14 @@ def test_words_about_a_run_of_one_method_count_nothing(run):
     stored = run.tables[name]
     alone = Run(run.name, run.about, {name: stored})
     first, second, _ = so_what(alone)
-    assert first.startswith("After 30 edits MEMIT, turns of 10 still gives at least half")
+    assert first == (
+        "After 30 edits MEMIT, turns of 10 gives 50 % of the sampled requests, and 50 % of the latest right"
+        " after their turn."
+    )
     assert second == "MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     lost = stored.assign(value=stored["value"].where(stored["measure"] != "now", 0.0))
     first, *_ = so_what(Run(run.name, run.about, {name: lost}))
-    assert first.startswith("After 30 edits MEMIT, turns of 10 no longer gives at least half")
+    assert first.startswith("After 30 edits MEMIT, turns of 10 gives 0 % of the sampled requests")
     whole = Run(run.name, run.about, {name: without(stored, "weights")})
     assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
 
@@ -203,6 +220,15 @@ def test_at_once_is_next_to_now(run):
         "UltraEdit: 100 % of its latest requests at once, 100 % of all now; the next token stays after 100 %"
         " of known facts",
     ]
+
+
+def test_a_sign_that_another_one_accompanies_is_among_the_first(run):
+    memit, ultraedit = run.tables.values()
+    lost = pd.DataFrame({"case_id": 10, "measure": "text", "value": [9.0], "item": 2, "unit": 2})
+    _, second, _ = so_what(changed(run, memit=memit, ultraedit=pd.concat([ultraedit, lost])))
+    assert second == (
+        "Among the first signs of collapse is ‖W‖/‖W₀‖, for both methods that show one."
+    )
 
 
 def test_signs_at_the_same_checkpoint_are_all_first(run):

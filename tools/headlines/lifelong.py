@@ -91,24 +91,30 @@ def _up_to(measures: pd.DataFrame, edits: int) -> pd.DataFrame:
 
 
 def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
-    """What the method that keeps most requests gives and damages, and who keeps fewest."""
+    """What the methods with the highest shares now and at once give, and what the former damages."""
     measures_of_methods: dict[str, pd.DataFrame] = {
         track_label(method, mode): measures for method, mode, measures in method_rows(run)
     }
-    shares = {label: _at_last(measures, "now") for label, measures in measures_of_methods.items()}
-    best = max(shares, key=lambda label: shares[label].mean)
-    worst = min(shares, key=lambda label: shares[label].mean)
-    of_best = measures_of_methods[best]
+    now = {label: _at_last(measures, "now") for label, measures in measures_of_methods.items()}
+    at_once = {
+        label: _at_last(measures, "at once") for label, measures in measures_of_methods.items()
+    }
+    best_now = max(now, key=lambda label: now[label].mean)
+    best_at_once = max(at_once, key=lambda label: at_once[label].mean)
+    worst = min(now, key=lambda label: now[label].mean)
+    other = worst if best_at_once == best_now else best_at_once
+    remark = " (the lowest share)" if other == worst else ""
+    locality = _at_last(measures_of_methods[best_now], "locality")
     return tuple(
         (words, f"{in_points(value)} % (n = {value.n})")
         for words, value in (
-            (f"new answers given after all edits, {best} (the highest share)", shares[best]),
+            (f"new answers given after all edits, {best_now} (the highest share)", now[best_now]),
             (
-                f"latest new answers given right after their turn, {best}",
-                _at_last(of_best, "at once"),
+                f"latest new answers given right after their turn, {best_at_once} (the highest share)",
+                at_once[best_at_once],
             ),
-            (f"known facts with the same next token, {best}", _at_last(of_best, "locality")),
-            (f"new answers given after all edits, {worst} (the lowest share)", shares[worst]),
+            (f"new answers given after all edits, {other}{remark}", now[other]),
+            (f"known facts with the same next token, {best_now}", locality),
         )
     )
 
