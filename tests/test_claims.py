@@ -830,3 +830,47 @@ def test_app_on_the_same_edits_in_notebook_09():
         "+0.08 [+0.01, +0.14]",
         "-0.55 [-0.72, -0.36]",
     ]
+
+
+def test_icd_next_to_app_in_notebook_09():
+    text = text_of("09")
+    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m@shown")
+    terms = terms_of_runs((run,))
+    measures = ("Generalisation", OWN, "IFR", DEEP)
+    rome = difference_table(terms, terms, mode="independent", than="rome", measures=measures).table
+    by_method = rome.set_index(["method", "measure"])
+    assert "With icd 0.21 [0.06, 0.33] more of their probability is left" in text
+    assert by_method.loc[("rome+icd", OWN), "difference"] == "+0.21 [+0.06, +0.33]"
+    assert "with APP 0.11 [0.02, 0.21] (n = 18;" in text
+    assert by_method.loc[("rome+app", OWN), "difference"] == "+0.11 [+0.02, +0.21]"
+    assert "(IFR +0.09 and +0.40)" in text
+    for method, change in (("rome+icd", "+0.09"), ("rome+app", "+0.40")):
+        assert by_method.loc[(method, "IFR"), "difference"].startswith(change)
+    assert by_method.loc[("rome+icd", DEEP), "difference"] == "-0.50 [-0.75, -0.20]"
+    ftm = difference_table(terms, terms, mode="independent", than="ft-m", measures=measures).table
+    by_method = ftm.set_index(["method", "measure"])
+    assert "icd keeps 0.06 [0.01, 0.14] more of the subject's other facts" in text
+    assert by_method.loc[("ft-m+icd", OWN), "difference"] == "+0.06 [+0.01, +0.14]"
+    assert "with the new answer falls by 0.69 [0.37, 0.89]" in text
+    assert by_method.loc[("ft-m+app", "Generalisation"), "difference"] == "-0.69 [-0.89, -0.37]"
+
+
+def test_costs_of_edits_in_notebook_09():
+    text = text_of("09")
+    costs = archive("edit_costs").get("smollm2-135m_peak-cf").tables["costs"].set_index("method")
+    seconds = costs["cpu_seconds"]
+    assert (
+        "MEND's and UltraEdit's edits take 0.06 and 0.10 CPU seconds, FT-M's 1.7, LoRA's 2.8"
+        in text
+    )
+    names = ("mend", "ultraedit", "ft-m", "lora", "memit", "rome", "rome+app", "ft-m+app")
+    assert [f"{seconds[name]:.2f}" for name in names[:2]] == ["0.06", "0.10"]
+    assert [f"{seconds[name]:.1f}" for name in names[2:]] == [
+        "1.7",
+        "2.8",
+        "6.5",
+        "10.0",
+        "16.3",
+        "10.4",
+    ]
+    assert costs.loc["in-context", "bytes"] == 159

@@ -117,9 +117,9 @@ def metric_contrast(metric: str, first: pd.Series, second: pd.Series) -> Contras
     return paired(one, two, kind_of_metric(metric))
 
 
-def app_contrast(by_record: Metrics, method: str, metric: str) -> Contrast | None:
-    """``metric_contrast`` of a ``+APP`` method with the plain one; None for any other method."""
-    plain = method.removesuffix("+APP")
+def objective_contrast(by_record: Metrics, method: str, metric: str) -> Contrast | None:
+    """``metric_contrast`` of a ``+APP`` or ``+ICD`` method with the plain one; None for any other method."""
+    plain = method.removesuffix("+APP").removesuffix("+ICD")
     if plain == method or not {plain, method} <= set(by_record):
         return None
     return metric_contrast(metric, by_record[plain][metric], by_record[method][metric])
@@ -129,18 +129,18 @@ def editing_table(by_record: Metrics, *, metrics: Sequence[str] = MAIN_METRICS) 
     """Mean percentage of each metric, methods as rows, as rounded text (PEAK, Tables 3, 4, 5 and 9).
 
     Cells read ``mean ± half width of the 95 % interval``, or ``mean [low, high]`` where the sides
-    differ. In a ``+APP`` row † is significantly better and ‡ significantly worse than the plain method
-    on the same records (p < 0.05); ``Holm`` reports which of these survive the correction for all tests
-    of the table. Where the records are of fewer than eight relations there are no tests and no marks, nor
-    for a method that is another one of the table by construction (``distinct``). *n*, where fewer than all
-    records, is in the title or the cell.
+    differ. In a ``+APP`` or ``+ICD`` row † is significantly better and ‡ significantly worse than the plain
+    method on the same records (p < 0.05); ``Holm`` reports which of these survive the correction for all
+    tests of the table. Where the records are of fewer than eight relations there are no tests and no marks,
+    nor for a method that is another one of the table by construction (``distinct``). *n*, where fewer than
+    all records, is in the title or the cell.
     """
     common = {metric: _common_n(by_record, metric) for metric in metrics}
     tests = {
         (method, metric): contrast
         for method in distinct(by_record)
         for metric in metrics
-        if (contrast := app_contrast(by_record, method, metric))
+        if (contrast := objective_contrast(by_record, method, metric))
     }
     tests = {test_key: test for test_key, test in tests.items() if not test.too_few_relations}
     corrected = holm([contrast.p_value for contrast in tests.values()])
