@@ -81,7 +81,11 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     edited. Without editors whose two measures are of different settings.
     """
     names = {run.about.source["model"] for run in runs}
-    rows = {key: row for key, row in stored_rows().items() if key.model in names}
+    rows = {
+        key: row
+        for key, row in stored_rows().items()
+        if key.model in names and not key.half_shown  # whose chains and answers are others
+    }
     model_names = [
         name
         for name in models_of(rows)

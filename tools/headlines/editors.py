@@ -19,7 +19,7 @@ def headlines() -> list[Headline]:
     on_both = {
         key: row.estimates
         for key, row in rows.items()
-        if {DEEP, OWN} <= row.estimates.keys() and not key.placebo
+        if {DEEP, OWN} <= row.estimates.keys() and not (key.placebo or key.half_shown)
     }
     for key, estimates in on_both.items():
         if min(estimates[DEEP].mean, estimates[OWN].mean) > 0.5:
