@@ -17,7 +17,7 @@ TORCH ?= torch==$(TORCH_VERSION)+cpu
 endif
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-# Quick profiles, the longest first. 02 needs none of the statistics that 03 makes for the others.
+# Quick profiles, the longest first. 10 needs none of the statistics that 06 makes for the others.
 QUICK := $(foreach number,10 06 02 08 03 07 04 05 01 09,$(wildcard params/quick/$(number)_*.yaml))
 WORKERS ?= 2
 # Whose outputs `make test` compares: one of each paper, the longest first.

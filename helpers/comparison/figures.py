@@ -76,15 +76,14 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     """Damage against what was asked, a column of panels a model: lower right is better.
 
     Above: free text that names the new answer, and other answers forgotten. Below: edits that leave no chain
-    to the old fact, and the subject's other facts lost. Arrows lead from an editor to itself with APP or icd.
+    to the old fact, and the subject's other facts lost. Arrows lead from an editor to itself with APP.
     AFF and naming are of the records that each can be measured on; with APP fewer of what a model recalls is
-    edited. Without editors whose two measures are of different settings.
+    edited. Without editors whose two measures are of different settings, and without rows that are scored on
+    half of the answers or chains.
     """
     names = {run.about.source["model"] for run in runs}
     rows = {
-        key: row
-        for key, row in stored_rows().items()
-        if key.model in names and not key.half_shown  # whose chains and answers are others
+        key: row for key, row in stored_rows().items() if key.model in names and not key.half_shown
     }
     model_names = [
         name
@@ -120,11 +119,9 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     shown_keys = [
         key for name in model_names for front in FRONTS for key in _points(rows, name, front)
     ]
-    has_icd = any(key.method.endswith("+icd") for key in shown_keys)
-    hollow_words = "with APP, or with in-context distillation (ICD)" if has_icd else "with APP"
     placebo_words = "; grey ×: placebo edit"
     note = (
-        f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: {hollow_words}"
+        f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: with APP"
         f"{placebo_words if any(key.placebo for key in shown_keys) else ''}; MEND: undertrained"
     )
     return with_caption(fig, _front_in_words(rows, model_names), note)
@@ -161,7 +158,7 @@ def _draw_points(axes: Axes, points: Points) -> None:
     for key, (effect, damage) in points.items():
         editor, _, objective = key.method.partition("+")
         plain = key._replace(method=editor)
-        if objective in ("app", "icd") and plain in points:
+        if objective == "app" and plain in points:
             effect_plain, damage_plain = points[plain]
             axes.annotate(
                 "",
@@ -175,7 +172,7 @@ def _draw_points(axes: Axes, points: Points) -> None:
 
 
 def _label_editors(axes: Axes, points: Points) -> None:
-    """Names next to the plain editors' marks; those with APP or icd are where the arrows lead."""
+    """Names next to the plain editors' marks; those with APP are where the arrows lead."""
     labelled: list[PointLabel] = []
     others: list[PointLabel] = []
     for key, (effect, damage) in points.items():

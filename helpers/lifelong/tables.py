@@ -182,32 +182,28 @@ def so_what(run: Run) -> list[str]:
     return sentences
 
 
-def _remembering_in_words(at_once: Mapping[str, float], now: Mapping[str, float]) -> str:
-    """Who gives the most requests now, and what is left of those whose method gave the most at once."""
-    if len(now) == 1:
-        (label,) = now
+def _remembering_in_words(
+    shares_at_once: Mapping[str, float], shares_now: Mapping[str, float]
+) -> str:
+    """Who gives the most requests now, and how many the methods give now that gave the most at once."""
+    highest_now = max(shares_now.values())
+    highest_at_once = max(shares_at_once.values())
+    if len(shares_now) == 1:
+        (label,) = shares_now
         return (
-            f"{label} gives {100 * now[label]:.0f} % of the sampled requests, and"
-            f" {100 * at_once[label]:.0f} % of the latest right after their turn"
+            f"{label} gives {100 * highest_now:.0f} % of the sampled requests, and"
+            f" {100 * highest_at_once:.0f} % of the latest right after their turn"
         )
-    best_now = _highest(now)
-    best_at_once = _highest(at_once)
-    share_now = f"{100 * now[best_now[0]]:.0f} %"
-    share_at_once = f"{100 * at_once[best_at_once[0]]:.0f} %"
-    most_now = f"{_give(best_now)} the most sampled requests, {share_now}"
-    if not now[best_now[0]]:
-        most_now = "no method gives a sampled request"
-    elif best_now == best_at_once:
-        return f"{most_now}, and the most right after their turn, {share_at_once}"
-    left = _range_in_words([100 * now[label] for label in best_at_once])
-    most_at_once = f"{_give(best_at_once)} the most right after their turn, {share_at_once}"
-    return f"{most_now}; {most_at_once}, and {left} % now"
-
-
-def _highest(shares: Mapping[str, float]) -> list[str]:
-    """The labels of the highest share, of which there may be several."""
-    highest = max(shares.values())
-    return [label for label, share in shares.items() if share == highest]
+    best_now = [label for label, share in shares_now.items() if share == highest_now]
+    best_at_once = [label for label, share in shares_at_once.items() if share == highest_at_once]
+    most_now = "no method gives a sampled request"
+    if highest_now > 0:
+        most_now = f"{_give(best_now)} the most sampled requests, {100 * highest_now:.0f} %"
+    most_at_once = f"the most right after their turn, {100 * highest_at_once:.0f} %"
+    if highest_now > 0 and best_now == best_at_once:
+        return f"{most_now}, and {most_at_once}"
+    left_now = _range_in_words([100 * shares_now[label] for label in best_at_once])
+    return f"{most_now}; {_give(best_at_once)} {most_at_once}, and {left_now} % now"
 
 
 def _give(labels: Sequence[str]) -> str:
@@ -229,20 +225,20 @@ def _first_signs_in_words(
         return f"{subject} shows a sign of collapse, in {signs} first."
     firsts = Counter(measure for measures in first_measures.values() for measure in measures)
     count = max(firsts.values())
-    labels = _labels([measure for measure in SIGNS if firsts[measure] == count])
+    most_frequent = [measure for measure in SIGNS if firsts[measure] == count]
     if count == 1:
         return f"The {len(first_measures)} methods that show a sign of collapse share no first one."
     methods_in_words = f"{count} of the {len(first_measures)}"
     if count == len(first_measures):
         methods_in_words = "both" if count == 2 else f"all {count}"
-    if len(labels) > 1:
-        subject = f"The first signs of collapse are {', '.join(labels)}, each"
-    elif all(
-        len(measures) == 1 for measures in first_measures.values() if labels[0] in _labels(measures)
-    ):
-        subject = f"The first sign of collapse is {labels[0]}"
+    signs = ", ".join(_labels(most_frequent))
+    is_alone = sum(measures == most_frequent for measures in first_measures.values()) == count
+    if len(most_frequent) > 1:
+        subject = f"The first signs of collapse are {signs}, each"
+    elif is_alone:
+        subject = f"The first sign of collapse is {signs}"
     else:
-        subject = f"Among the first signs of collapse is {labels[0]},"
+        subject = f"Among the first signs of collapse is {signs},"
     return f"{subject} for {methods_in_words} methods that show one."
 
 

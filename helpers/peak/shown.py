@@ -3,7 +3,8 @@
 Half of the correct and half of the hard false answers are *shown*: they are the request's ``correct`` and
 ``false``. The others are *unshown*, and only they are scored, for every method of the run alike. The halves
 are drawn by digests of the record's number and the names. Names that are alike are in one half; of an odd
-number either half has one more, by a coin; one name alone is unshown.
+number either half has one more, by a coin; one name alone is unshown. Locality prompts that name the subject
+are not asked, as shown answers could be scored after them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from helpers.editing.demonstrations import names_one
 from helpers.paths import digest_of
 from helpers.peak.records import PeakRecord
 from helpers.records import comparable
 
-SPLIT_VERSION = 1  # raise it when other answers are shown
+SPLIT_VERSION = 2  # raise it when other answers are shown or scored
 SEED = 0
 
 
@@ -28,12 +30,22 @@ class SplitRecord:
 
 
 def split_record(record: PeakRecord) -> SplitRecord:
-    """Half of a record's correct and hard false answers each; the rest of it is in both."""
+    """Half of a record's correct and hard false answers each; the rest of it is in both.
+
+    But no locality prompt of the unshown half names the subject.
+    """
     shown_correct, unshown_correct = _shown_and_unshown(record, "correct")
     shown_false, unshown_false = _shown_and_unshown(record, "hard")
+    unshown_locality = tuple(
+        (prompt, answer)
+        for prompt, answer in record.locality
+        if not names_one([prompt], [record.subject])
+    )
     return SplitRecord(
         replace(record, correct=shown_correct, hard_false=shown_false),
-        replace(record, correct=unshown_correct, hard_false=unshown_false),
+        replace(
+            record, correct=unshown_correct, hard_false=unshown_false, locality=unshown_locality
+        ),
     )
 
 

@@ -45,9 +45,20 @@ def test_each_list_is_split_and_the_rest_stays():
             if len(set(map(comparable, (*shown, *unshown)))) == len((*shown, *unshown)) > 1:
                 larger_halves.add(len(unshown) - len(shown))
         for half in (split.shown, split.unshown):
-            assert replace(half, correct=record.correct, hard_false=record.hard_false) == record
+            whole_lists = {"correct": record.correct, "hard_false": record.hard_false}
+            assert replace(half, **whole_lists, locality=record.locality) == record
+        assert split.shown.locality == record.locality
         assert split == split_record(record)
     assert larger_halves == {-1, 0, 1}
+
+
+def test_no_locality_prompt_names_the_subject_of_what_is_shown(data):
+    """After such a prompt a shown answer can be scored: PEAK scores each one's first answer as well."""
+    record = data.records[0]
+    others = record.locality
+    named = (f"The oldest part of {record.subject} is", record.correct[0])
+    split = split_record(replace(record, locality=(*others, named)))
+    assert split.unshown.locality == others
 
 
 def test_names_that_are_alike_are_in_one_half_and_one_alone_is_scored(data):

@@ -63,8 +63,8 @@ class Comparison:
         labels: dict[str, str] = {}
         stopped: set[str] = set()
         for name in run.tables:
-            ((method, mode, measures),) = method_rows(run.only([name]))
-            labels[name] = track_label(method, mode)
+            ((method, turns_and_order, measures),) = method_rows(run.only([name]))
+            labels[name] = track_label(method, turns_and_order)
             last_edits[name] = int(measures["edits"].max())
             if ending(measures):
                 stopped.add(name)
@@ -93,7 +93,8 @@ def _up_to(measures: pd.DataFrame, edits: int) -> pd.DataFrame:
 def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
     """What the methods with the highest shares now and at once give, and what the former damages."""
     measures_of_methods: dict[str, pd.DataFrame] = {
-        track_label(method, mode): measures for method, mode, measures in method_rows(run)
+        track_label(method, turns_and_order): measures
+        for method, turns_and_order, measures in method_rows(run)
     }
     now = {label: _at_last(measures, "now") for label, measures in measures_of_methods.items()}
     at_once = {
