@@ -8,11 +8,11 @@ import pytest
 
 from helpers import UserError
 from helpers.editing.contexts import ContextTemplates
-from helpers.editing.icd import Icd
+from helpers.editing.icd import Icd, ScoredTexts
 from helpers.editing.rome import Rome
 from helpers.peak.metrics import metrics_table
 from helpers.peak.records import load_peak
-from helpers.peak.run import PeakRun, PeakSequence
+from helpers.peak.run import PeakRun, PeakSequence, edit_request, questions
 from helpers.peak.shown import split_record
 from helpers.records import comparable
 from helpers.results.store import ResultsStore
@@ -59,6 +59,15 @@ def test_no_locality_prompt_names_the_subject_of_what_is_shown(data):
     named = (f"The oldest part of {record.subject} is", record.correct[0])
     split = split_record(replace(record, locality=(*others, named)))
     assert split.unshown.locality == others
+
+
+@pytest.mark.parametrize("name", ["peak-cf", "peak-t"])
+def test_icd_trains_on_nothing_that_an_official_record_is_scored_by(data_folder, name):
+    for record in load_peak(name).records:
+        split = split_record(record)
+        asked, _ = questions(split.unshown)
+        scored = ScoredTexts((question.prompt, question.answers) for question in asked)
+        scored.check_unscored(Icd(gamma=0.1), edit_request(split.shown))
 
 
 def test_names_that_are_alike_are_in_one_half_and_one_alone_is_scored(data):
