@@ -40,13 +40,13 @@ from helpers.behaviour.exam import (
 from helpers.editing.editors import EDITORS, method_named, split_method
 from helpers.peak.metrics import metric_interval, metrics_table
 from helpers.peak.tables import scores_of
-from helpers.results.archive import PACKAGED_WORDS, Run, archive
+from helpers.results.archive import HALF_SHOWN, PACKAGED_WORDS, Run, archive
 from helpers.results.statistics import Estimate, share_interval
 from helpers.thinkedit.metrics import DEEP, OWN
 from helpers.thinkedit.modes import PLACEBO
 from helpers.thinkedit.tables import is_recalled, measure_table, terms_of_runs
 
-FURTHER_EDITORS, HALF_SHOWN = "editors", "shown"  # names of runs
+FURTHER_EDITORS = "editors"  # the label of runs
 COSTS = "costs"  # the stored table of ``edit_costs``
 
 

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from helpers import UserError
-from helpers.comparison.measures import FURTHER_EDITORS, HALF_SHOWN
+from helpers.comparison.measures import FURTHER_EDITORS
 from helpers.params import check_one_of, defaults_of
 from helpers.paths import NOTEBOOKS, run_name
-from helpers.results.archive import archive
+from helpers.results.archive import HALF_SHOWN, archive
 from helpers.values import RunBehind, TableParams, ValueChecks, at_least, params_of
 
 OF_ANSWERS, OF_TEXT, OF_ABILITY = "answers", "text", "ability"  # what is measured of PEAK's records

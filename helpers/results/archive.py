@@ -36,6 +36,8 @@ class MissingTableError(ArchiveError, KeyError):
     __str__ = Exception.__str__  # a KeyError's would be quoted
 
 
+# The label of runs whose objectives were shown half of what else would be scored, so that only half is.
+HALF_SHOWN = "shown"
 NAMED_BY = "named by"  # the one kind with no colon after it
 
 

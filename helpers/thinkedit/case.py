@@ -27,7 +27,7 @@ from helpers.thinkedit.graph import Triplet, edited_triplet, graph_of_facts, is_
 from helpers.thinkedit.grow.pipeline import Growth
 from helpers.thinkedit.knowgic import LAYOUTS, Chain, EditedGraph, load_edited_graphs
 from helpers.thinkedit.modes import MODES
-from helpers.thinkedit.tables import facts_of, is_recalled, model_of
+from helpers.thinkedit.tables import facts_of, has_whole_graphs, model_of
 
 Edge = tuple[str, str]  # subject and object, as they are compared
 EdgeStates = Mapping[Edge, str]
@@ -342,7 +342,7 @@ def _options(case_numbers: Callable[[Run], list[int]]) -> dict[str, Option]:
     "06_recalled_case",
     of="thinkedit",
     needs=("exact", "chains"),
-    when=is_recalled,
+    when=has_whole_graphs,
     main="smollm2-135m_recalled-smollm2-135m",
     options=_options(_case_numbers),
     on_request="case",
@@ -417,7 +417,7 @@ _OF_OTHERS = LinkLook(_KEPT, "-", "about others: to be kept")
     "06_chain_samples",
     of="thinkedit",
     needs=("exact", "chains"),
-    when=is_recalled,
+    when=has_whole_graphs,
     main="smollm2-135m_recalled-smollm2-135m",
     options=_options(_case_numbers),
     on_request="case",

@@ -17,7 +17,7 @@ import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.editing.editors import distinct, method_label
-from helpers.results.archive import ArchiveError, Run, TableKey
+from helpers.results.archive import HALF_SHOWN, ArchiveError, Run, TableKey
 from helpers.results.notes import AnyTable, ShownTable, as_shown, with_note, with_power
 from helpers.results.statistics import (
     LEVEL,
@@ -80,6 +80,11 @@ _ORDER = (
 def is_recalled(run: Run) -> bool:
     """Whether a run's edits are taken from what its model recalls."""
     return bool(run.about.source.get("layout") == f"recalled-{run.about.source['model']}")
+
+
+def has_whole_graphs(run: Run) -> bool:
+    """Whether a run's edits are of what its model recalls, with all chains of each graph scored."""
+    return is_recalled(run) and not run.name.endswith(f"@{HALF_SHOWN}")
 
 
 def model_of(run: Run) -> str:

@@ -15,7 +15,7 @@ from helpers import UserError
 from helpers.cli import app
 from helpers.paths import FIGURES
 from helpers.results import figure as figures
-from helpers.results.archive import DATA, About, Archive
+from helpers.results.archive import DATA, About, Archive, archive
 from helpers.results.figure import (
     Drawing,
     Option,
@@ -150,6 +150,14 @@ def test_a_recalled_case_is_drawn_by_number_editor_and_mode():
     (entry,) = figures_named("06_recalled_case", choices)
     assert entry.name.endswith("_case-1_editor-rome_mode-independent")
     plt.close(entry.draw())
+
+
+def test_no_graph_is_drawn_of_a_run_that_scores_half_of_its_chains():
+    choices = {"model": "smollm2-135m", "case": "1", "editor": "ft-m+icd", "mode": "independent"}
+    half_shown = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m@shown")
+    assert "ft-m+icd" in [key.method for key in half_shown.keys]
+    with pytest.raises(UserError, match="ft-m\\+icd"):
+        figures_named("06_recalled_case", choices)
 
 
 def test_chains_of_a_recalled_case_have_what_is_left_of_each_link():
