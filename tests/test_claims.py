@@ -58,13 +58,19 @@ from helpers.peak.ablations import (
     studies_of,
     variant_metrics,
 )
-from helpers.peak.findings import findings
-from helpers.peak.metrics import additivity, keep_answers, method_metrics
+from helpers.peak.findings import findings, icd_findings
+from helpers.peak.metrics import additivity, keep_answers, method_metrics, metric_interval
 from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import MAIN_METRICS, run_table, scores_of
 from helpers.results.archive import archive
 from helpers.results.statistics import detectable, holm
-from helpers.results.text import Evidence, corrected_verdicts, in_points, with_interval
+from helpers.results.text import (
+    Evidence,
+    corrected_verdicts,
+    findings_table,
+    in_points,
+    with_interval,
+)
 from helpers.thinkedit import links
 from helpers.thinkedit.links import INCONCLUSIVE
 from helpers.thinkedit.metrics import DEEP, OWN
@@ -830,6 +836,30 @@ def test_app_on_the_same_edits_in_notebook_09():
         "+0.08 [+0.01, +0.14]",
         "-0.55 [-0.72, -0.36]",
     ]
+
+
+def test_icd_next_to_app_on_lists_in_notebook_09():
+    text = text_of("09")
+    run = archive("peak").get("smollm2-135m_peak-cf@shown")
+    by_record = method_metrics(scores_of(run))
+    for metric, percents in (("AFF_hard", "44.8 29.6 28.5"), ("ANF_hard", "49.6 48.2 33.5")):
+        means = [
+            100 * metric_interval(metric, by_record[method][metric]).mean
+            for method in ("FT-M", "FT-M+ICD", "FT-M+APP")
+        ]
+        assert " ".join(f"{mean:.1f}" for mean in means) == percents
+    assert "FT-M forgets 44.8 % of the correct answers" in text
+    assert "With icd it forgets 29.6 %, with APP 28.5 %; the two differ by 1.2 points" in text
+    assert "49.6 % without an objective, 48.2 % with icd and 33.5 % with APP" in text
+    tests = findings_table(icd_findings(by_record)).table.set_index("measure")
+    noise = tests.loc["ANF hard FT-M+ICD - FT-M+APP"]
+    assert "higher with icd than with APP by 14.8 points [4.1, 22.7] (n = 47" in text
+    assert noise[["difference", "n", "Holm"]].tolist() == ["+14.8 [+4.1, +22.7]", 47, "holds"]
+    forgetting = tests.loc["AFF hard FT-M+ICD - FT-M+APP"]
+    assert forgetting["difference"] == "+1.2 [-10.9, +13.1]"
+    assert set(tests.drop(noise.name)["Holm"]) == {"inconclusive"}
+    assert run.about.settings["FT-M+ICD"]["icd"]["gamma"] == 0
+    assert run.about.settings["FT-M+APP"]["app"]["gamma"] > 0
 
 
 def test_icd_next_to_app_in_notebook_09():

@@ -12,7 +12,7 @@ import pandas as pd
 
 from helpers.editing.editors import Variant, distinct, fairer, method_label, objectives
 from helpers.peak.metrics import DEFAULT_FILTER, AnswerFilter, kind_of_metric, method_metrics
-from helpers.peak.tables import DATASETS, Metrics, metric_contrast, scores_of
+from helpers.peak.tables import DATASETS, HARD_METRICS, Metrics, metric_contrast, scores_of
 from helpers.results.archive import Run
 from helpers.results.statistics import mean_above, unpaired_means
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts
@@ -38,6 +38,7 @@ POOLED_TARGETS = "all answers as targets protect less than APP, mean over editor
 POOLED = "all editors"  # label of the mean over editors
 APP_REDUCES = "APP reduces perturbation"
 APP_COSTS = "APP costs edits"
+ICD_AS_APP = "icd differs from APP"
 
 
 def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
@@ -99,6 +100,20 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
             evidence += _differences(LESS_PROTECTION, metrics, with_app, targets_variant)
             evidence += _differences(TARGETS_COST, metrics, targets_variant, without_app, ("ES",))
     return evidence
+
+
+def icd_findings(metrics: Metrics) -> list[Evidence]:
+    """icd minus APP on the same records, for every editor that has both: success, locality and damage.
+
+    Both sides are of interest: a negative difference is a measure that is lower with icd.
+    """
+    editors = [label.removesuffix("+ICD") for label in metrics if label.endswith("+ICD")]
+    return [
+        _between_methods(ICD_AS_APP, metrics, metric, higher=f"{editor}+ICD", lower=f"{editor}+APP")
+        for editor in editors
+        if f"{editor}+APP" in metrics
+        for metric in HARD_METRICS
+    ]
 
 
 def pooled_fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
