@@ -47,7 +47,7 @@ from helpers.klob.regret import (
 )
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
 from helpers.lifelong.measures import estimate
-from helpers.lifelong.tables import method_rows
+from helpers.lifelong.tables import first_order_rows, method_rows
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
@@ -766,7 +766,7 @@ def test_the_subjects_key_in_notebook_06():
 def test_edits_in_a_row_of_notebook_10():
     text = text_of("10")
     run = archive("lifelong").get("smollm2-135m_counterfact")
-    measures = {method: table for method, _, table in method_rows(run)}
+    measures = {method: table for method, _, table in first_order_rows(run)}
     memory, ultraedit, mend = (measures[m] for m in ("memory-bm25", "ultraedit", "mend"))
     assert "the new answer to 59.0 % [48.7, 68.7] of a sample of all of them" in text
     assert in_points(estimate(memory, "now", 1000)) == "59.0 [48.7, 68.7]"
@@ -816,6 +816,44 @@ def test_edits_in_a_row_of_notebook_10():
     assert "AFF is 30.7 after 0 edits and 35.3 after 1,000 (n = 15; not tested)" in text
     aff = [estimate(memory, "AFF", edits) for edits in (0, 1000)]
     assert [(f"{100 * each.mean:.1f}", each.n) for each in aff] == [("30.7", 15), ("35.3", 15)]
+
+
+def test_alphaedit_and_the_orders_of_notebook_10():
+    text = text_of("10")
+    run = archive("lifelong").get("smollm2-135m_counterfact")
+    rows = {method: table for method, _, table in first_order_rows(run)}
+    shares = {
+        measure: in_points(estimate(rows["alphaedit"], measure, 1000))
+        for measure in ("now", "at once", "free text", "locality", "exam", "AFF")
+    }
+    assert "It gives 83.0 % [74.2, 89.8] of a sample of all requests now, the highest" in text
+    assert "and 93.3 % [77.9, 99.2] of the latest ones" in text
+    assert "Free text names 86.0 % [77.6, 92.1]. MEMIT differs" in text
+    assert "39.6 % [25.8, 54.7] of the known facts keep their next token, 45.0 %" in text
+    assert "AlphaEdit's 1,000 edits it is 67.0 [46.7, 83.8]" in text
+    assert [*shares.values()] == [
+        "83.0 [74.2, 89.8]",
+        "93.3 [77.9, 99.2]",
+        "86.0 [77.6, 92.1]",
+        "39.6 [25.8, 54.7]",
+        "45.0 [38.0, 52.2]",
+        "67.0 [46.7, 83.8]",
+    ]
+    now = {method: estimate(table, "now", 1000).mean for method, table in rows.items()}
+    assert max(now, key=now.__getitem__) == "alphaedit"
+    assert "a matrix has 1.60 times its norm. An edit takes 4.84 CPU seconds" in text
+    costs = (estimate(rows["alphaedit"], name, 1000).mean for name in ("weights", "seconds"))
+    assert [f"{cost:.2f}" for cost in costs] == ["1.60", "4.84"]
+    ranges = {}
+    for method in ("ultraedit", "memory-bm25"):
+        tables = [table for name, _, table in method_rows(run) if name == method]
+        for measure in ("now", "locality"):
+            values = [100 * estimate(table, measure, 1000).mean for table in tables]
+            ranges[method, measure] = f"{min(values):.0f} to {max(values):.0f}", len(values)
+    assert "UltraEdit gives 17 to 25 % of all requests now and keeps the next token of 42" in text
+    assert "The memory gives 50 to 65 % and keeps all of them" in text
+    words = [("17 to 25", 3), ("42 to 46", 3), ("50 to 65", 3), ("100 to 100", 3)]
+    assert [*ranges.values()] == words
 
 
 def test_app_on_the_same_edits_in_notebook_09():

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
 from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs, measures_of_run
-from helpers.lifelong.tables import method_rows, so_what, track_label
+from helpers.lifelong.tables import first_order_rows, so_what, track_label
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
@@ -57,7 +57,7 @@ def _stream_footer(run: Run, *notes: str) -> str:
 def _counts_of_measures(run: Run, words: Mapping[str, str]) -> str:
     """On how many items measures are at the last checkpoint, by the words for each."""
     counts: dict[str, set[int]] = {}
-    for _, _, measures in method_rows(run):
+    for _, _, measures in first_order_rows(run):
         for measure in words:
             means = curve(measures, measure)
             if len(means):
@@ -108,7 +108,7 @@ def _limit_perplexity(axes: Axes) -> None:
 
 def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame]]:
     """The methods of a run, each with a small shift, so that intervals stay apart."""
-    rows = list(method_rows(run))
+    rows = list(first_order_rows(run))
     for number, (method, turns_and_order, measures) in enumerate(rows):
         yield 0.02 * (number - (len(rows) - 1) / 2), method, turns_and_order, measures
 
@@ -116,7 +116,7 @@ def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame
 def _label_methods(axes: Axes, run: Run, measure: str, *, fewest: int = 1) -> None:
     """Each method's name where its line ends, among means of at least ``fewest`` items."""
     ends = []
-    for method, turns_and_order, measures in method_rows(run):
+    for method, turns_and_order, measures in first_order_rows(run):
         means = curve(measures, measure)
         drawn_means = means.loc[means["n"] >= fewest, "mean"]
         finite_means = drawn_means[np.isfinite(drawn_means)]
@@ -190,7 +190,7 @@ def first_to_collapse(run: Run) -> Figure:
     """
     rows = [
         (track_label(method, turns_and_order), measures)
-        for method, turns_and_order, measures in method_rows(run)
+        for method, turns_and_order, measures in first_order_rows(run)
     ]
     fig, axes = plt.subplots(figsize=(7.6, 0.3 * len(rows) + 1.7))
     checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
@@ -237,7 +237,7 @@ def on_top_of_many(run: Run) -> Figure:
     """
     fig, panels = plt.subplots(1, len(_ON_TOP), figsize=(9.2, 2.9), sharey=True)
     checkpoints: list[int] = []
-    for _, _, measures in method_rows(run):
+    for _, _, measures in first_order_rows(run):
         for measure in _ON_TOP:
             checkpoints += curve(measures, measure).index.tolist()
     ticks = {edits: number for number, edits in enumerate(sorted(set(checkpoints)))}

@@ -45,6 +45,16 @@ def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
         yield str(method), str(turns_and_order), measures
 
 
+def first_order_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """``method_rows`` of the first stored order of each method and turn size, which figures and sentences show."""
+    seen: set[tuple[str, str]] = set()
+    for method, turns_and_order, measures in method_rows(run):
+        turns, _, _ = turns_and_order.partition(", ")
+        if (method, turns) not in seen:
+            seen.add((method, turns))
+            yield method, turns_and_order, measures
+
+
 def track_label(method: str, turns_and_order: str) -> str:
     """A method in figures and sentences: its label, with its turns where they are of several requests."""
     turns, _, order = turns_and_order.partition(", ")
@@ -115,7 +125,7 @@ def _cells(measures: pd.DataFrame) -> dict[str, str | None]:
 def on_top_table(run: Run) -> ShownTable:
     """A further edit after 0 edits and after more: success, damage and deduction of each method."""
     rows = []
-    for method, turns_and_order, measures in method_rows(run):
+    for method, turns_and_order, measures in first_order_rows(run):
         for edits in curve(measures, "ES").index.union(curve(measures, "IFR").index):
             cells = {
                 measure: in_points(estimate(measures, measure, int(edits))) for measure in _ON_TOP
@@ -156,7 +166,7 @@ def so_what(run: Run) -> list[str]:
     first_measures: dict[str, list[str]] = {}
     edits_of_methods: set[int] = set()
     forgetting: dict[int, list[float]] = {}
-    for method, turns_and_order, measures in method_rows(run):
+    for method, turns_and_order, measures in first_order_rows(run):
         label = track_label(method, turns_and_order)
         last = int(measures["edits"].max())
         edits_of_methods.add(last)

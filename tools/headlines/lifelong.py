@@ -39,7 +39,7 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"
-            f" shown: other orders of the stream; larger models{comparison.behind_in_words}.",
+            f" shown: larger models{comparison.behind_in_words}.",
         )
     ]
 
