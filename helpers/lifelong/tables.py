@@ -46,7 +46,7 @@ def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
 
 
 def first_order_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """``method_rows`` of the first stored order of each method and turn size, which figures and sentences show."""
+    """``method_rows`` of each method's first stored order, which figures and sentences show."""
     seen: set[tuple[str, str]] = set()
     for method, turns_and_order, measures in method_rows(run):
         turns, _, _ = turns_and_order.partition(", ")
