@@ -74,7 +74,7 @@ from helpers.results.text import (
 from helpers.thinkedit import links
 from helpers.thinkedit.links import INCONCLUSIVE
 from helpers.thinkedit.metrics import DEEP, OWN
-from helpers.thinkedit.modes import KEY_MODES, WITHOUT_KEY, WITHOUT_OTHER_KEY
+from helpers.thinkedit.modes import KEY_MODES, WHITENED, WITHOUT_KEY, WITHOUT_OTHER_KEY
 from helpers.thinkedit.tables import difference_table, split_app, terms_of_runs
 
 EDITORS = ("ft-m", "rome")  # of notebook 04
@@ -761,6 +761,12 @@ def test_the_subjects_key_in_notebook_06():
     assert "known again after all 60 edits of both" in text
     direct = [rows.loc[(m, WITHOUT_KEY, "direct question")] for m in ("memit", "rome")]
     assert [(row["known"][:4], row["n edits"]) for row in direct] == [("1.00", 60)] * 2
+    assert "the same to two decimals, but for the later links (+0.02 [−0.02, +0.06])" in text
+    plain_key, whitened_key = (rows.loc[("ft-m", mode)] for mode in (WITHOUT_KEY, WHITENED))
+    same_links = ["direct question", "first links"]
+    columns = ["known", "change"]
+    assert plain_key.loc[same_links, columns].equals(whitened_key.loc[same_links, columns])
+    assert whitened_key.loc["later links", "change"] == "+0.02 [-0.02, +0.06]"
 
 
 def test_edits_in_a_row_of_notebook_10():
@@ -828,7 +834,7 @@ def test_alphaedit_and_the_orders_of_notebook_10():
     }
     assert "It gives 83.0 % [74.2, 89.8] of a sample of all requests now, the highest" in text
     assert "and 93.3 % [77.9, 99.2] of the latest ones" in text
-    assert "Free text names 86.0 % [77.6, 92.1]. MEMIT differs" in text
+    assert "Free text names 86.0 % [77.6, 92.1]. MEMIT gives 49.0" in text
     assert "39.6 % [25.8, 54.7] of the known facts keep their next token, 45.0 %" in text
     assert "AlphaEdit's 1,000 edits it is 67.0 [46.7, 83.8]" in text
     assert [*shares.values()] == [

@@ -56,14 +56,17 @@ def first_order_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
 
 
 def track_label(method: str, turns_and_order: str) -> str:
-    """A method in figures and sentences: its label, with its turns where they are of several requests."""
+    """A method in figures and sentences, such as ``MEMIT in turns of 100, order 2``.
+
+    Turns of one request and the first order go without saying.
+    """
     turns, _, order = turns_and_order.partition(", ")
-    words = [method_label(method)]
+    label = method_label(method)
     if turns != "turns of 1":
-        words.append(turns)
+        label += f" in {turns}"
     if order != "order 0":
-        words.append(order)
-    return ", ".join(words)
+        label += f", {order}"
+    return label
 
 
 def lifelong_table(*runs: Run) -> ShownTable:

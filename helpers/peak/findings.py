@@ -38,7 +38,7 @@ POOLED_TARGETS = "all answers as targets protect less than APP, mean over editor
 POOLED = "all editors"  # label of the mean over editors
 APP_REDUCES = "APP reduces perturbation"
 APP_COSTS = "APP costs edits"
-ICD_AS_APP = "icd differs from APP"
+ICD_DIFFERS = "icd differs from APP"
 
 
 def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
@@ -109,7 +109,9 @@ def icd_findings(metrics: Metrics) -> list[Evidence]:
     """
     editors = [label.removesuffix("+ICD") for label in metrics if label.endswith("+ICD")]
     return [
-        _between_methods(ICD_AS_APP, metrics, metric, higher=f"{editor}+ICD", lower=f"{editor}+APP")
+        _between_methods(
+            ICD_DIFFERS, metrics, metric, higher=f"{editor}+ICD", lower=f"{editor}+APP"
+        )
         for editor in editors
         if f"{editor}+APP" in metrics
         for metric in HARD_METRICS

@@ -11,6 +11,7 @@ from helpers.lifelong import figures
 from helpers.lifelong.measures import SIGNS, collapse, curve, ending, estimate, first_signs
 from helpers.lifelong.tables import (
     at_once_and_now,
+    first_order_rows,
     lifelong_table,
     on_top_table,
     so_what,
@@ -138,7 +139,7 @@ def run() -> Run:
 
 
 def test_words_are_made_of_the_tables(run):
-    assert track_label("memit", "turns of 10, order 0") == "MEMIT, turns of 10"
+    assert track_label("memit", "turns of 10, order 0") == "MEMIT in turns of 10"
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
     assert first == (
@@ -147,6 +148,18 @@ def test_words_are_made_of_the_tables(run):
     )
     assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for both methods that show one."
     assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
+
+
+def test_further_orders_are_in_the_table_and_not_in_figures_and_sentences(run):
+    stored = run.tables["measures: ultraedit, turns of 1, order 0"]
+    other_order = stored.assign(value=0.0)
+    tables = {**run.tables, "measures: ultraedit, turns of 1, order 2": other_order}
+    both_orders = Run(run.name, run.about, tables)
+    labels = [track_label(method, mode) for method, mode, _ in first_order_rows(both_orders)]
+    assert labels == ["MEMIT in turns of 10", "UltraEdit"]
+    assert so_what(both_orders) == so_what(run)
+    assert lifelong_table(both_orders).table["mode"].tolist()[-1] == "turns of 1, order 2"
+    assert at_once_and_now(both_orders)[-1].startswith("UltraEdit, order 2: 0 % of its latest")
 
 
 def without(stored: pd.DataFrame, measure: str) -> pd.DataFrame:
@@ -167,22 +180,22 @@ def test_words_about_one_method_of_several_name_it(run):
     mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
     first, second, _ = so_what(mixed)
     assert first.startswith("After 30 edits UltraEdit gives the most sampled requests, 100 %, and")
-    assert second == "Only MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    assert second == "Only MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
     assert so_what(both_lost)[0] == (
-        "After 30 edits no method gives a sampled request; MEMIT, turns of 10 gives the most right after"
+        "After 30 edits no method gives a sampled request; MEMIT in turns of 10 gives the most right after"
         " their turn, 50 %, and 0 % now."
     )
     forgetful = ultraedit.assign(
         value=ultraedit["value"].where(ultraedit["measure"] != "now", 0.25)
     )
     assert so_what(changed(run, memit=memit, ultraedit=forgetful))[0] == (
-        "After 30 edits MEMIT, turns of 10 gives the most sampled requests, 50 %; UltraEdit gives the most"
+        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 %; UltraEdit gives the most"
         " right after their turn, 100 %, and 25 % now."
     )
     equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
     assert so_what(equal)[0].startswith(
-        "After 30 edits MEMIT, turns of 10 and UltraEdit give the most"
+        "After 30 edits MEMIT in turns of 10 and UltraEdit give the most"
     )
 
 
@@ -192,13 +205,13 @@ def test_words_about_a_run_of_one_method_count_nothing(run):
     alone = Run(run.name, run.about, {name: stored})
     first, second, _ = so_what(alone)
     assert first == (
-        "After 30 edits MEMIT, turns of 10 gives 50 % of the sampled requests, and 50 % of the latest right"
+        "After 30 edits MEMIT in turns of 10 gives 50 % of the sampled requests, and 50 % of the latest right"
         " after their turn."
     )
-    assert second == "MEMIT, turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    assert second == "MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     lost = stored.assign(value=stored["value"].where(stored["measure"] != "now", 0.0))
     first, *_ = so_what(Run(run.name, run.about, {name: lost}))
-    assert first.startswith("After 30 edits MEMIT, turns of 10 gives 0 % of the sampled requests")
+    assert first.startswith("After 30 edits MEMIT in turns of 10 gives 0 % of the sampled requests")
     whole = Run(run.name, run.about, {name: without(stored, "weights")})
     assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
 
@@ -215,7 +228,7 @@ def test_at_once_is_next_to_now(run):
     memit, ultraedit = run.tables.values()
     forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.25))
     assert at_once_and_now(changed(run, memit=forgotten, ultraedit=ultraedit)) == [
-        "MEMIT, turns of 10: 50 % of its latest requests at once, 25 % of all now; the next token stays after"
+        "MEMIT in turns of 10: 50 % of its latest requests at once, 25 % of all now; the next token stays after"
         " 50 % of known facts",
         "UltraEdit: 100 % of its latest requests at once, 100 % of all now; the next token stays after 100 %"
         " of known facts",
@@ -281,7 +294,7 @@ def test_figures_are_drawn(run, draw):
     fig = draw(run)
     labels = {text.get_text() for axes in fig.axes for text in axes.get_yticklabels()}
     labels |= {text.get_text() for axes in fig.axes for text in axes.texts}
-    assert {"MEMIT, turns of 10", "UltraEdit"} <= labels
+    assert {"MEMIT in turns of 10", "UltraEdit"} <= labels
     assert "\n" not in fig.get_supxlabel()
     plt.close(fig)
 
