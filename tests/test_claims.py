@@ -738,7 +738,7 @@ def test_the_subjects_key_in_notebook_06():
     text = text_of("06")
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
     changes = links.changes_of_modes(links.links_table((run,)), KEY_MODES).table
-    rows = changes.set_index(["method", "mode", "links"])
+    rows = changes.set_index(["method", "mode", "links"]).sort_index()
     without_key = {m: rows.loc[(m, WITHOUT_KEY, "first links")] for m in ("memit", "rome", "ft-m")}
     assert (
         "rises from 0.09 to 1.00 [0.95, 1.00]. After ROME it rises from 0.02 to 0.98 [0.92," in text

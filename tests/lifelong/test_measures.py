@@ -228,8 +228,8 @@ def test_at_once_is_next_to_now(run):
     memit, ultraedit = run.tables.values()
     forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.25))
     assert at_once_and_now(changed(run, memit=forgotten, ultraedit=ultraedit)) == [
-        "MEMIT in turns of 10: 50 % of its latest requests at once, 25 % of all now; the next token stays after"
-        " 50 % of known facts",
+        "MEMIT in turns of 10: 50 % of its latest requests at once, 25 % of all now; the next token stays"
+        " after 50 % of known facts",
         "UltraEdit: 100 % of its latest requests at once, 100 % of all now; the next token stays after 100 %"
         " of known facts",
     ]
