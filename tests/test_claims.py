@@ -778,6 +778,8 @@ def test_edits_in_a_row_of_notebook_10():
     assert in_points(estimate(memory, "now", 1000)) == "59.0 [48.7, 68.7]"
     assert "it has kept 90.5 % of those that it gave at once" in text
     assert f"{100 * estimate(memory, 'retention', 1000).mean:.1f}" == "90.5"
+    assert "with one to three stored statements more than a third of the known facts change" in text
+    assert max(estimate(memory, "locality", edits).mean for edits in (1, 3)) < 2 / 3
     assert "It gives 17.0 % [10.2, 25.8] of all requests and has kept 30.8 %" in text
     assert in_points(estimate(ultraedit, "now", 1000)) == "17.0 [10.2, 25.8]"
     assert "the norm of no matrix has grown by more than 0.1 %" in text
