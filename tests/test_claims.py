@@ -58,7 +58,7 @@ from helpers.peak.ablations import (
     studies_of,
     variant_metrics,
 )
-from helpers.peak.findings import findings, icd_findings
+from helpers.peak.findings import findings, icd_against_app
 from helpers.peak.metrics import additivity, keep_answers, method_metrics, metric_interval
 from helpers.peak.similarity import COSINES, EVERY_ANSWER, losses_of_run, slope_table
 from helpers.peak.tables import MAIN_METRICS, run_table, scores_of
@@ -75,7 +75,12 @@ from helpers.thinkedit import links
 from helpers.thinkedit.links import INCONCLUSIVE
 from helpers.thinkedit.metrics import DEEP, OWN
 from helpers.thinkedit.modes import KEY_MODES, WHITENED, WITHOUT_KEY, WITHOUT_OTHER_KEY
-from helpers.thinkedit.tables import difference_table, split_app, terms_of_runs
+from helpers.thinkedit.tables import (
+    difference_table,
+    split_app,
+    technique_table,
+    terms_of_runs,
+)
 
 EDITORS = ("ft-m", "rome")  # of notebook 04
 
@@ -778,13 +783,13 @@ def test_edits_in_a_row_of_notebook_10():
     assert in_points(estimate(memory, "now", 1000)) == "59.0 [48.7, 68.7]"
     assert "it has kept 90.5 % of those that it gave at once" in text
     assert f"{100 * estimate(memory, 'retention', 1000).mean:.1f}" == "90.5"
-    assert "with one to three stored statements more than a third of the known facts change" in text
+    assert "more than a third of the known facts change in this order" in text
     assert max(estimate(memory, "locality", edits).mean for edits in (1, 3)) < 2 / 3
-    assert "It gives 17.0 % [10.2, 25.8] of all requests and has kept 30.8 %" in text
+    assert "It gives 17.0 % [10.2, 25.8] of the sampled requests and has kept 30.8 %" in text
     assert in_points(estimate(ultraedit, "now", 1000)) == "17.0 [10.2, 25.8]"
     assert "the norm of no matrix has grown by more than 0.1 %" in text
     assert 1 < estimate(ultraedit, "weights", 1000).mean < 1.0015
-    assert "After 1,000 edits it gives none of the requests, no known fact keeps" in text
+    assert "After 1,000 edits it gives none of the sampled requests, no known fact keeps" in text
     assert estimate(mend, "now", 1000).mean == estimate(mend, "locality", 1000).mean == 0.0
     ftm, memit = measures["ft-m"], measures["memit"]
     assert "right after its turn (100.0 % [88.4, 100.0]), the highest share of the table" in text
@@ -793,7 +798,7 @@ def test_edits_in_a_row_of_notebook_10():
         name: estimate(table, "at once", 1000).mean for name, table in measures.items()
     }
     assert max(shares_at_once, key=shares_at_once.__getitem__) == "ft-m"
-    assert "Of all 1,000 requests it gives 6.0 % [2.2, 12.6] now" in text
+    assert "Of a sample of all 1,000 requests it gives 6.0 % [2.2, 12.6] now" in text
     assert in_points(estimate(ftm, "now", 1000)) == "6.0 [2.2, 12.6]"
     assert "Of the known facts 4.2 % [0.5, 14.3] keep their next token" in text
     assert in_points(estimate(ftm, "locality", 1000)) == "4.2 [0.5, 14.3]"
@@ -895,9 +900,9 @@ def test_icd_next_to_app_on_lists_in_notebook_09():
         ]
         assert " ".join(f"{mean:.1f}" for mean in means) == percents
     assert "FT-M forgets 44.8 % of the correct answers" in text
-    assert "With icd it forgets 29.6 %, with APP 28.5 %; the two differ by 1.2 points" in text
+    assert "between the two (1.2 points, [−10.9, 13.1])" in text
     assert "49.6 % without an objective, 48.2 % with icd and 33.5 % with APP" in text
-    tests = findings_table(icd_findings(by_record)).table.set_index("measure")
+    tests = findings_table(icd_against_app(by_record)).table.set_index("measure")
     noise = tests.loc["ANF hard FT-M+ICD - FT-M+APP"]
     assert "higher with icd than with APP by 14.8 points [4.1, 22.7] (n = 47" in text
     assert noise[["difference", "n", "Holm"]].tolist() == ["+14.8 [+4.1, +22.7]", 47, "holds"]
@@ -912,23 +917,35 @@ def test_icd_next_to_app_in_notebook_09():
     text = text_of("09")
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m@shown")
     terms = terms_of_runs((run,))
-    measures = ("Generalisation", OWN, "IFR", DEEP)
-    rome = difference_table(terms, terms, mode="independent", than="rome", measures=measures).table
-    by_method = rome.set_index(["method", "measure"])
-    assert "With icd 0.21 [0.06, 0.33] more of their probability is left" in text
-    assert by_method.loc[("rome+icd", OWN), "difference"] == "+0.21 [+0.06, +0.33]"
-    assert "with APP 0.11 [0.02, 0.21] (n = 18;" in text
-    assert by_method.loc[("rome+app", OWN), "difference"] == "+0.11 [+0.02, +0.21]"
-    assert "(IFR +0.09 and +0.40)" in text
-    for method, change in (("rome+icd", "+0.09"), ("rome+app", "+0.40")):
-        assert by_method.loc[(method, "IFR"), "difference"].startswith(change)
-    assert by_method.loc[("rome+icd", DEEP), "difference"] == "-0.50 [-0.75, -0.20]"
-    ftm = difference_table(terms, terms, mode="independent", than="ft-m", measures=measures).table
-    by_method = ftm.set_index(["method", "measure"])
-    assert "icd keeps 0.06 [0.01, 0.14] more of the subject's other facts" in text
-    assert by_method.loc[("ft-m+icd", OWN), "difference"] == "+0.06 [+0.01, +0.14]"
-    assert "with the new answer falls by 0.69 [0.37, 0.89]" in text
-    assert by_method.loc[("ft-m+app", "Generalisation"), "difference"] == "-0.69 [-0.89, -0.37]"
+    measures = ("Efficacy", "Generalisation", OWN, "IFR", "CKP", DEEP)
+    differences = {}
+    for than in ("rome", "rome+app", "ft-m"):
+        how = {"mode": "independent", "than": than, "measures": measures}
+        table = difference_table(terms, terms, **how).table
+        for row in table.to_dict("records"):
+            differences[row["method"], than, row["measure"]] = row["difference"]
+    claims = {
+        ("rome+icd", "rome", OWN): ("icd 0.21 [0.06, 0.33]", "+0.21 [+0.06, +0.33]"),
+        ("rome+app", "rome", OWN): ("and APP 0.11 [0.02, 0.21]", "+0.11 [+0.02, +0.21]"),
+        ("rome+app", "rome", "Efficacy"): ("lower by 0.39 [0.08, 0.64]", "-0.39 [-0.64, -0.08]"),
+        ("rome+icd", "rome", "IFR"): ("ROME's by 0.09 [0.04, 0.18]", "+0.09 [+0.04, +0.18]"),
+        ("rome+icd", "rome", DEEP): ("lower by 0.50 [0.20, 0.75]", "-0.50 [-0.75, -0.20]"),
+        ("rome+icd", "rome+app", OWN): ("(+0.11 [−0.04, 0.23])", "+0.11 [-0.04, +0.23]"),
+        ("rome+icd", "rome+app", "IFR"): ("(IFR −0.31 [−0.40, −0.16])", "-0.31 [-0.40, -0.16]"),
+        ("rome+icd", "rome+app", "CKP"): ("(CKP −0.10 [−0.19, −0.03])", "-0.10 [-0.19, -0.03]"),
+        ("ft-m+icd", "ft-m", OWN): ("icd keeps 0.06 [0.01, 0.14] more", "+0.06 [+0.01, +0.14]"),
+        ("ft-m+app", "ft-m", "Generalisation"): (
+            "with the new answer falls by 0.69 [0.37, 0.89]",
+            "-0.69 [-0.89, -0.37]",
+        ),
+    }
+    for key, (words, difference) in claims.items():
+        assert words in text
+        assert differences[key] == difference
+    assert "in all 18 edits" in text
+    assert "With APP all edits still succeed at their own prompt" in text
+    efficacy = technique_table(terms, mode="independent").set_index("method")["Efficacy"]
+    assert efficacy[["rome", "rome+icd", "ft-m", "ft-m+app"]].tolist() == [1.0] * 4
 
 
 def test_costs_of_edits_in_notebook_09():

@@ -38,7 +38,7 @@ POOLED_TARGETS = "all answers as targets protect less than APP, mean over editor
 POOLED = "all editors"  # label of the mean over editors
 APP_REDUCES = "APP reduces perturbation"
 APP_COSTS = "APP costs edits"
-ICD_DIFFERS = "icd differs from APP"
+ICD_ABOVE_APP = "higher with icd than with APP"
 
 
 def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
@@ -102,15 +102,15 @@ def fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence
     return evidence
 
 
-def icd_findings(metrics: Metrics) -> list[Evidence]:
+def icd_against_app(metrics: Metrics) -> list[Evidence]:
     """icd minus APP on the same records, for every editor that has both: success, locality and damage.
 
-    Both sides are of interest: a negative difference is a measure that is lower with icd.
+    The finding is that a measure is higher with icd; it is reversed where the measure is lower.
     """
     editors = [label.removesuffix("+ICD") for label in metrics if label.endswith("+ICD")]
     return [
         _between_methods(
-            ICD_DIFFERS, metrics, metric, higher=f"{editor}+ICD", lower=f"{editor}+APP"
+            ICD_ABOVE_APP, metrics, metric, higher=f"{editor}+ICD", lower=f"{editor}+APP"
         )
         for editor in editors
         if f"{editor}+APP" in metrics

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from helpers.lifelong.measures import ending, estimate
-from helpers.lifelong.tables import lifelong_caption, method_rows, so_what, track_label
+from helpers.lifelong.tables import (
+    first_order_rows,
+    lifelong_caption,
+    method_rows,
+    so_what,
+    track_label,
+)
 from helpers.results.archive import Run, archive
 from helpers.results.statistics import Estimate
 from helpers.results.text import in_points
@@ -94,7 +100,7 @@ def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
     """What the methods with the highest shares now and at once give, and what the former damages."""
     measures_of_methods: dict[str, pd.DataFrame] = {
         track_label(method, turns_and_order): measures
-        for method, turns_and_order, measures in method_rows(run)
+        for method, turns_and_order, measures in first_order_rows(run)
     }
     now = {label: _at_last(measures, "now") for label, measures in measures_of_methods.items()}
     at_once = {
