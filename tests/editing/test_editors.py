@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from helpers.comparison.measures import FURTHER_EDITORS
 from helpers.editing import build
 from helpers.editing.app import App
 from helpers.editing.build import build_editors, check_method
@@ -17,7 +18,7 @@ from helpers.params import read_params
 from helpers.paths import NOTEBOOKS, PARAMS
 from helpers.peak.ablations import studies
 from helpers.peak.records import STRICT
-from helpers.results.archive import archive
+from helpers.results.archive import HALF_SHOWN, archive
 
 NOTEBOOK = next(NOTEBOOKS.glob("**/04_app_ablations.ipynb"))
 RUNS = sorted((PARAMS / "paper" / "03_editing_runs").glob("*.yaml"))
@@ -100,8 +101,12 @@ def test_published_rows_are_of_their_presets_and_lists(name):
     """FT-L and KN had stood there with other values than their presets."""
     run = archive("peak").get(name)
     model_and_data, _, label = name.partition("@")
-    folder = "09_editors" if label == "editors" else "03_editing_runs"
-    file = PARAMS / "paper" / folder / f"{model_and_data}.yaml"
+    file_by_label = {
+        "": f"03_editing_runs/{model_and_data}.yaml",
+        FURTHER_EDITORS: f"09_editors/{model_and_data}.yaml",
+        HALF_SHOWN: f"09_editors/{model_and_data}_{HALF_SHOWN}.yaml",
+    }
+    file = PARAMS / "paper" / file_by_label[label]
     params = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert run.about.source["strict_lists"] == STRICT
     assert set(run.tables) <= set(map(method_label, params["methods"]))
