@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import combinations
 
 import numpy as np
@@ -175,6 +175,7 @@ def _named_in_samples(answers_named: pd.DataFrame) -> dict[object, set[tuple[str
     }
 
 
+@lru_cache(maxsize=4)  # tables and figures of a notebook begin with the same runs
 def by_state(run: Run) -> dict[str, pd.DataFrame]:
     """``successes`` and ``lists_in_text`` of a published run's states, by label; the unedited first."""
     stored_tables = {

@@ -202,10 +202,10 @@ class ProbedModel:
         """Write the numbers of the candidates that are known."""
         known_numbers: list[int] = []
         candidates = self.probes.candidates
-        for first in range(0, len(candidates), 100):
+        for first in range(0, len(candidates), 50):
             if len(known_numbers) >= self.probes.counts.known:
                 break
-            some_candidates = candidates[first : first + 100]
+            some_candidates = candidates[first : first + 50]
             questions = [Question(_cloze(fact), fact.answers[:1]) for fact in some_candidates]
             scores = score_answers(self.lm, questions)
             is_known = (scores["top"] == scores["tokens"]).to_numpy()

@@ -49,7 +49,7 @@ class Track:
     store: ResultsStore
     turn_size: int = 1
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """All that the edits depend on; the stream is whole, however much of it is edited."""
         return {
@@ -189,7 +189,7 @@ class Track:
 
 
 def asked_requests(
-    lm: LanguageModel, requests: Sequence[StreamRequest], edit: Edit | None, *, wordings: int = 1
+    lm: LanguageModel, requests: Sequence[StreamRequest], edit: Edit | None, *, wordings: int = 0
 ) -> pd.DataFrame:
     """Requests asked of an edited model, a row each, in nats.
 

@@ -7,6 +7,7 @@ same records, Welch otherwise; a difference is positive where the finding holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import pandas as pd
 
@@ -43,14 +44,16 @@ ICD_ABOVE_APP = "higher with icd than with APP"
 
 def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
     """The metrics of all methods of published runs, by model and data set."""
-    scores_by_run = {
-        (run.about.source["model"], run.about.source["dataset"]): scores_of(run) for run in runs
-    }
     return {
-        run_key: method_metrics(scores_of_run, answer_filter)
-        for run_key, scores_of_run in scores_by_run.items()
-        if scores_of_run
+        (run.about.source["model"], run.about.source["dataset"]): _metrics_of_run(run, answer_filter)
+        for run in runs
+        if run.tables
     }
+
+
+@lru_cache(maxsize=8)  # tables and figures of a notebook begin with the same runs
+def _metrics_of_run(run: Run, answer_filter: AnswerFilter) -> Metrics:
+    return method_metrics(scores_of(run), answer_filter)
 
 
 def findings(counterfactual: Metrics, temporal: Metrics | None = None) -> list[Evidence]:

@@ -103,24 +103,25 @@ def relation_count_of(values: ArrayLike) -> int | None:
 
     The relations are in the index level ``relation``, where there is one.
     """
-    if not isinstance(values, pd.Series) or "relation" not in values.index.names:
-        return None
-    relations = values.dropna().index.get_level_values("relation")
-    if len(relations) and relations.isna().all():
-        return None
-    return int(relations.nunique())
+    return units_of(values).relation_count
 
 
 def units_of(values: ArrayLike) -> Units:
     """The units of a metric's values; NaN is omitted."""
-    relation_count = relation_count_of(values)
-    if isinstance(values, pd.Series) and relation_count is not None and not too_few(relation_count):
-        values_by_relation = values.dropna().astype(float).groupby(level="relation")
-        relation_sums = np.asarray(values_by_relation.sum(), dtype=np.float64)
-        relation_sizes = np.asarray(values_by_relation.size(), dtype=np.float64)
-        return Units(relation_sums, relation_sizes, relation_count)
     record_values = without_nan(values)
-    return Units(record_values, np.ones(len(record_values)), relation_count)
+    by_record = Units(record_values, np.ones(len(record_values)))
+    if not isinstance(values, pd.Series) or "relation" not in values.index.names:
+        return by_record
+    relations = values.index.get_level_values("relation")[values.notna().to_numpy()]
+    number_of_relation, names = pd.factorize(relations, sort=True)  # -1 where there is none
+    if len(relations) and not len(names):
+        return by_record
+    if too_few(len(names)):
+        return replace(by_record, relation_count=len(names))
+    has_relation = number_of_relation >= 0
+    sums = np.bincount(number_of_relation[has_relation], record_values[has_relation])
+    sizes = np.bincount(number_of_relation[has_relation])
+    return Units(sums, sizes.astype(np.float64), len(names))
 
 
 def standard_error(units: Units) -> tuple[float, float]:
@@ -253,11 +254,9 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
     interval after one gain and one loss are added, whole ones of shares, half ones of fractions, since flips
     know no changes but those that were seen. On zero's side it is not widened across zero where p < 0.05.
     """
-    change = _changes(first, second)
-    relation_count = relation_count_of(change)
-    units = units_of(change)
+    units = units_of(_changes(first, second))
     if not units.records:
-        return Contrast(_t_interval(units), float("nan"), relation_count=relation_count)
+        return Contrast(_t_interval(units), float("nan"), relation_count=units.relation_count)
     p_value, low_end, high_end = _sign_flips(units)
     pseudo_change = _PSEUDO_CHANGE[kind]
     widened = _t_interval(units.extended(pseudo_change, -pseudo_change) if pseudo_change else units)
@@ -272,10 +271,10 @@ def paired(first: ArrayLike, second: ArrayLike, kind: Kind) -> Contrast:
         # Too few units to reject anything, or no change.
         low_end = float("nan")
         high_end = float("nan")
-    if too_few(relation_count):
+    if too_few(units.relation_count):
         p_value = float("nan")
     difference = Estimate(units.mean, low_end, high_end, units.records)
-    return Contrast(difference, p_value, relation_count=relation_count)
+    return Contrast(difference, p_value, relation_count=units.relation_count)
 
 
 def post_stratified(values: pd.Series, shares: Mapping[str, float]) -> tuple[float, float]:

@@ -134,7 +134,6 @@ def facts_of(
     return metrics.facts_table(run.tables[before], run.tables[after], rule=rule)
 
 
-@lru_cache(maxsize=16)
 def terms_of_runs(
     runs: tuple[Run, ...], *, estimator: str = "exact", rule: Known = DEFAULT
 ) -> Table:
@@ -142,22 +141,28 @@ def terms_of_runs(
 
     A second draw of the unedited model is a method of every mode, ``UNEDITED_AGAIN``.
     """
-    tables_of_methods = []
-    for run in runs:
-        keys_of_edits = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
-        modes_of_edits = dict.fromkeys(key.mode for key in keys_of_edits if key.mode != AGAIN)
-        for key in keys_of_edits:
-            measure_terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
-            if key.mode == AGAIN:
-                terms_of_second_draw = measure_terms.assign(method=UNEDITED_AGAIN)
-                tables_of_methods += [
-                    terms_of_second_draw.assign(mode=mode) for mode in modes_of_edits
-                ]
-            else:
-                tables_of_methods.append(measure_terms.assign(method=key.method, mode=key.mode))
-    if not tables_of_methods:
+    terms_by_run = [_terms_of_run(run, estimator, rule) for run in runs]
+    filled = [terms for terms in terms_by_run if len(terms)]
+    if not filled:
         return Table(columns=[*METHOD_KEYS, "mode", "measure"], dtype=str)
-    return pd.concat(tables_of_methods, ignore_index=True)
+    return pd.concat(filled, ignore_index=True)
+
+
+@lru_cache(maxsize=32)  # tables and figures of a notebook begin with the same runs
+def _terms_of_run(run: Run, estimator: str, rule: Known) -> Table:
+    keys_of_edits = [key for key in run.keys if key.kind == estimator and key.mode != BEFORE]
+    modes_of_edits = dict.fromkeys(key.mode for key in keys_of_edits if key.mode != AGAIN)
+    tables_of_methods = []
+    for key in keys_of_edits:
+        measure_terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
+        if key.mode == AGAIN:
+            terms_of_second_draw = measure_terms.assign(method=UNEDITED_AGAIN)
+            tables_of_methods += [
+                terms_of_second_draw.assign(mode=mode) for mode in modes_of_edits
+            ]
+        else:
+            tables_of_methods.append(measure_terms.assign(method=key.method, mode=key.mode))
+    return pd.concat(tables_of_methods, ignore_index=True) if tables_of_methods else Table()
 
 
 def _terms_of_table(run: Run, key: TableKey, rule: Known) -> Table:
@@ -256,17 +261,30 @@ def rule_table(
     runs: Sequence[Run], rules: Sequence[Known], methods: Sequence[str], *, mode: str
 ) -> ShownTable:
     """IFR and CKP of some methods under several rules for "known", a row a model, method and rule."""
+    runs_of_methods = tuple(_of_methods(run, methods, mode) for run in runs)
     tables_of_rules = []
     for rule in rules:
-        of_rule = technique_table(terms_of_runs(tuple(runs), rule=rule), mode=mode)
+        of_rule = technique_table(terms_of_runs(runs_of_methods, rule=rule), mode=mode)
         tables_of_rules.append(of_rule.assign(rule=str(rule)))
     all_rows = pd.concat(tables_of_rules)
-    all_rows = all_rows[all_rows["method"].isin(methods)]
     in_order = all_rows.sort_values(METHOD_KEYS, kind="stable", ignore_index=True)
     shown = as_text(in_order)
     table = shown.table.drop(columns=[share for share in SHARES if share in shown.table])
     table.insert(len(METHOD_KEYS), "rule", in_order["rule"])
     return replace(shown, table=table)
+
+
+def _of_methods(run: Run, methods: Sequence[str], mode: str) -> Run:
+    """The run without the exact scores of other methods and modes."""
+    return run.only(
+        [
+            str(key)
+            for key in run.keys
+            if key.kind != "exact"
+            or key.mode == BEFORE
+            or (key.method in methods and key.mode == mode)
+        ]
+    )
 
 
 def deep_table(measure_terms: Table, *, mode: str) -> Table:

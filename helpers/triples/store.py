@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 import pyoxigraph as ox
@@ -111,6 +112,7 @@ class TripleStore:
         self._store.add(ox.Quad(ox.NamedNode(subject), ox.NamedNode(predicate), value))
 
 
+@lru_cache(maxsize=1 << 16)  # an entity occurs in several facts
 def entity_iri(identifier: str) -> str:
     """IRI of an entity: ``"Q183"``, or any text of ours, such as ``"city/Paris"``."""
     if re.fullmatch(r"Q\d+", identifier):

@@ -67,7 +67,7 @@ def test_each_request_is_asked_after_its_turn(track_of):
 def test_requests_are_asked_as_their_answers_are_scored(tiny):
     lm = tiny("llama")
     (request,) = stream_of(1).requests
-    (row,) = asked_requests(lm, [request], None).to_dict("records")
+    (row,) = asked_requests(lm, [request], None, wordings=1).to_dict("records")
     scores = score_answers(lm, [Question(request.request.text, ("Venus", "Rome", "Paris"))])["sum"]
     assert row["target"] == pytest.approx(scores[0], abs=1e-4)
     assert row["original"] == pytest.approx(max(scores[1:]), abs=1e-4)
