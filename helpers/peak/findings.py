@@ -45,7 +45,9 @@ ICD_ABOVE_APP = "higher with icd than with APP"
 def metrics_of_runs(runs: Iterable[Run], *, answer_filter: AnswerFilter = DEFAULT_FILTER) -> Runs:
     """The metrics of all methods of published runs, by model and data set."""
     return {
-        (run.about.source["model"], run.about.source["dataset"]): _metrics_of_run(run, answer_filter)
+        (run.about.source["model"], run.about.source["dataset"]): _metrics_of_run(
+            run, answer_filter
+        )
         for run in runs
         if run.tables
     }

@@ -119,9 +119,9 @@ def units_of(values: ArrayLike) -> Units:
     if too_few(len(names)):
         return replace(by_record, relation_count=len(names))
     has_relation = number_of_relation >= 0
-    sums = np.bincount(number_of_relation[has_relation], record_values[has_relation])
-    sizes = np.bincount(number_of_relation[has_relation])
-    return Units(sums, sizes.astype(np.float64), len(names))
+    counted = number_of_relation[has_relation]
+    sums = np.bincount(counted, record_values[has_relation]).astype(np.float64)
+    return Units(sums, np.bincount(counted).astype(np.float64), len(names))
 
 
 def standard_error(units: Units) -> tuple[float, float]:

@@ -157,9 +157,7 @@ def _terms_of_run(run: Run, estimator: str, rule: Known) -> Table:
         measure_terms = _terms_of_table(run, key, rule).assign(model=model_of(run))
         if key.mode == AGAIN:
             terms_of_second_draw = measure_terms.assign(method=UNEDITED_AGAIN)
-            tables_of_methods += [
-                terms_of_second_draw.assign(mode=mode) for mode in modes_of_edits
-            ]
+            tables_of_methods += [terms_of_second_draw.assign(mode=mode) for mode in modes_of_edits]
         else:
             tables_of_methods.append(measure_terms.assign(method=key.method, mode=key.mode))
     return pd.concat(tables_of_methods, ignore_index=True) if tables_of_methods else Table()
