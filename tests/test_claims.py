@@ -47,7 +47,7 @@ from helpers.klob.regret import (
 )
 from helpers.klob.tables import criteria_table, paper_values, wordings_text
 from helpers.lifelong.measures import estimate
-from helpers.lifelong.tables import first_order_rows, method_rows
+from helpers.lifelong.tables import control_table, first_order_rows, method_rows
 from helpers.params import defaults_of
 from helpers.paths import NOTEBOOKS
 from helpers.peak import findings as peak_findings
@@ -831,20 +831,32 @@ def test_edits_in_a_row_of_notebook_10():
     assert [(f"{100 * each.mean:.1f}", each.n) for each in aff] == [("30.7", 15), ("35.3", 15)]
 
 
-def test_alphaedit_and_the_orders_of_notebook_10():
+def test_alphaedit_its_control_and_the_orders_of_notebook_10():
     text = text_of("10")
     run = archive("lifelong").get("smollm2-135m_counterfact")
     rows = {method: table for method, _, table in first_order_rows(run)}
-    shares = {
-        measure: in_points(estimate(rows["alphaedit"], measure, 1000))
-        for measure in ("now", "at once", "free text", "locality", "exam", "AFF")
-    }
-    assert "It gives 83.0 % [74.2, 89.8] of a sample of all requests now, the highest" in text
-    assert "and 93.3 % [77.9, 99.2] of the latest ones" in text
-    assert "Free text names 86.0 % [77.6, 92.1]. MEMIT gives 49.0" in text
-    assert "39.6 % [25.8, 54.7] of the known facts keep their next token, 45.0 %" in text
-    assert "AlphaEdit's 1,000 edits it is 67.0 [46.7, 83.8]" in text
-    assert [*shares.values()] == [
+    measures = ("now", "at once", "free text", "locality", "exam", "AFF")
+    shares_of_control, shares_of_alphaedit = (
+        [in_points(estimate(rows[method], measure, 1000)) for measure in measures]
+        for method in ("memit-seq", "alphaedit")
+    )
+    assert "gives 85.0 % [76.5, 91.4] of a sample of all requests now, the highest" in text
+    assert "and 96.7 % [82.8, 99.9] of the latest ones right after their turn" in text
+    assert "AlphaEdit gives 83.0 % [74.2, 89.8] and 93.3 % [77.9, 99.2]" in text
+    assert "Free text names 90.0 % [82.4, 95.1] and 86.0 % [77.6, 92.1]" in text
+    assert "16.7 % [7.5, 30.2] and 39.6 % [25.8, 54.7] keep their next token, 43.5 %" in text
+    assert "[36.5, 50.7] and 45.0 % [38.0, 52.2] of the exam's answers are right" in text
+    assert "AlphaEdit's 1,000 edits it is 67.0 [46.7, 83.8], and upon those of MEMIT" in text
+    assert "that accumulates keys 62.2 [42.1, 79.5]" in text
+    assert shares_of_control == [
+        "85.0 [76.5, 91.4]",
+        "96.7 [82.8, 99.9]",
+        "90.0 [82.4, 95.1]",
+        "16.7 [7.5, 30.2]",
+        "43.5 [36.5, 50.7]",
+        "62.2 [42.1, 79.5]",
+    ]
+    assert shares_of_alphaedit == [
         "83.0 [74.2, 89.8]",
         "93.3 [77.9, 99.2]",
         "86.0 [77.6, 92.1]",
@@ -853,10 +865,25 @@ def test_alphaedit_and_the_orders_of_notebook_10():
         "67.0 [46.7, 83.8]",
     ]
     now = {method: estimate(table, "now", 1000).mean for method, table in rows.items()}
-    assert max(now, key=now.__getitem__) == "alphaedit"
-    assert "a matrix has 1.60 times its norm. An edit takes 4.84 CPU seconds" in text
-    costs = (estimate(rows["alphaedit"], name, 1000).mean for name in ("weights", "seconds"))
-    assert [f"{cost:.2f}" for cost in costs] == ["1.60", "4.84"]
+    assert max(now, key=now.__getitem__) == "memit-seq"
+    assert "a matrix has 1.28 and 1.60 times its norm, and an edit takes 4.20 and 4.84 CPU" in text
+    costs = [
+        f"{estimate(rows[method], name, 1000).mean:.2f}"
+        for name in ("weights", "seconds")
+        for method in ("memit-seq", "alphaedit")
+    ]
+    assert costs == ["1.28", "1.60", "4.20", "4.84"]
+    compared = control_table(run, "memit-seq").table.set_index(["method", "measure"])
+    differences = compared["minus MEMIT accumulated"]
+    plain, projected = "MEMIT in turns of 100", "AlphaEdit in turns of 100"
+    assert "gives 36.0 points [25.1, 45.8] fewer of all requests now" in text
+    assert differences[plain, "efficacy now"] == "-36.0 [-45.8, -25.1]"
+    assert compared.loc[(plain, "efficacy now"), "Holm"] == "differs"
+    assert "(second table; now: −2.0 ± 8.3 points)" in text
+    assert differences[projected, "efficacy now"] == "-2.0 ± 8.3"
+    assert "22.9 points [4.5, 40.0] more known facts do not survive the correction" in text
+    assert differences[projected, "locality"] == "+22.9 [+4.5, +40.0]"
+    assert set(compared.loc[projected, "Holm"]) == {"inconclusive"}
     ranges = {}
     for method in ("ultraedit", "memory-bm25"):
         tables = [table for name, _, table in method_rows(run) if name == method]

@@ -20,7 +20,8 @@ from helpers.lifelong.measures import (
 )
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, method_notes, with_note
-from helpers.results.text import caption, in_points, with_interval
+from helpers.results.statistics import LEVEL, Contrast, holm, paired
+from helpers.results.text import INCONCLUSIVE, caption, in_points, with_interval
 
 _OF_REQUESTS = (
     "at once",
@@ -34,6 +35,7 @@ _OF_REQUESTS = (
 _UNEDITED = ("locality", "KL", "perplexity", "exam", "fired")
 _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")
+_COMPARED = ("now", "generality", "free text", "locality", "exam")  # with a control
 _LARGEST_RATIO = 1000.0  # that is written out
 
 
@@ -141,6 +143,51 @@ def on_top_table(run: Run) -> ShownTable:
             rows.append({"method": label, "edits": int(edits), **cells, **counts})
     note = "percent, with 95 % intervals over probes; n: records with AFF, graphs with IFR"
     return with_note(pd.DataFrame(rows), note)
+
+
+def control_table(run: Run, control: str) -> ShownTable:
+    """Methods minus a ``control`` that is edited in turns of the same size and order, at the last checkpoint.
+
+    Paired tests on the same requests (by subject), known facts and exam questions; *Holm* says which
+    differences survive the correction for all tests of the table.
+    """
+    rows_of_control = {
+        mode: measures for method, mode, measures in first_order_rows(run) if method == control
+    }
+    tests: dict[tuple[str, str], Contrast] = {}
+    for method, mode, measures in first_order_rows(run):
+        if method == control or mode not in rows_of_control:
+            continue
+        for measure in _COMPARED:
+            first, second = (
+                _values_at_last(rows, measure) for rows in (rows_of_control[mode], measures)
+            )
+            of_both = pd.concat([first, second], axis=1, join="inner")
+            label = track_label(method, mode)
+            tests[label, measure] = paired(of_both.iloc[:, 0], of_both.iloc[:, 1], "share")
+    corrected = holm([test.p_value for test in tests.values()])
+    rows = [
+        {
+            "method": label,
+            "measure": METRICS[measure].label,
+            f"minus {method_label(control)}": in_points(test.difference, signed=True),
+            "n": test.difference.n,
+            "Holm": "differs" if p_value < LEVEL else INCONCLUSIVE,
+        }
+        for ((label, measure), test), p_value in zip(tests.items(), corrected, strict=True)
+    ]
+    note = (
+        "points, with 95 % intervals; Holm: exact sign flips, corrected for all tests of the table"
+    )
+    return with_note(pd.DataFrame(rows), note)
+
+
+def _values_at_last(measures: pd.DataFrame, measure: str) -> pd.Series:
+    """A measure's values at the last checkpoint, a mean for each unit."""
+    rows = measures[
+        (measures["edits"] == measures["edits"].max()) & (measures["measure"] == measure)
+    ]
+    return rows.groupby("unit")["value"].mean()
 
 
 def at_once_and_now(run: Run) -> list[str]:

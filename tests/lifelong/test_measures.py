@@ -11,6 +11,7 @@ from helpers.lifelong import figures
 from helpers.lifelong.measures import SIGNS, collapse, curve, ending, estimate, first_signs
 from helpers.lifelong.tables import (
     at_once_and_now,
+    control_table,
     first_order_rows,
     lifelong_table,
     on_top_table,
@@ -18,7 +19,8 @@ from helpers.lifelong.tables import (
     track_label,
 )
 from helpers.results.archive import About, Run
-from helpers.results.statistics import share_interval
+from helpers.results.statistics import paired, share_interval
+from helpers.results.text import in_points
 
 
 def table(*rows: tuple[int, str, list[float]]) -> pd.DataFrame:
@@ -160,6 +162,33 @@ def test_further_orders_are_in_the_table_and_not_in_figures_and_sentences(run):
     assert so_what(both_orders) == so_what(run)
     assert lifelong_table(both_orders).table["mode"].tolist()[-1] == "turns of 1, order 2"
     assert at_once_and_now(both_orders)[-1].startswith("UltraEdit, order 2: 0 % of its latest")
+
+
+def test_a_control_is_compared_with_methods_of_its_turns_on_the_same_items():
+    control = table((10, "now", [1] * 12), (20, "now", [1] * 12), (20, "locality", [1, 0] * 6))
+    method = table(
+        (10, "now", [1] * 12), (20, "now", [0] * 10 + [1, 1]), (20, "locality", [1, 0] * 6)
+    )
+    alone = table((20, "now", [0] * 12))
+    tables = {
+        "measures: memit-seq, turns of 10, order 0": control,
+        "measures: memit, turns of 10, order 0": method,
+        "measures: ultraedit, turns of 1, order 0": alone,
+    }
+    stored = {name: rows.rename(columns={"edits": "case_id"}) for name, rows in tables.items()}
+    run = Run("tiny_recalled", About({}), stored)
+    compared = control_table(run, "memit-seq").table.set_index("measure")
+    assert set(compared["method"]) == {"MEMIT in turns of 10"}
+    of_now = compared.loc["efficacy now"]
+    expected = paired(np.ones(12), np.array([0] * 10 + [1, 1]), "share").difference
+    assert of_now["minus MEMIT accumulated"] == in_points(expected, signed=True)
+    assert (of_now["n"], of_now["Holm"]) == (12, "differs")
+    assert compared.loc["locality", "Holm"] == "inconclusive"
+    assert (
+        control_table(run, "memit").table["method"].tolist()[0]
+        == "MEMIT accumulated in turns of 10"
+    )
+    assert control_table(run, "alphaedit").table.empty
 
 
 def without(stored: pd.DataFrame, measure: str) -> pd.DataFrame:
