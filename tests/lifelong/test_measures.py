@@ -145,8 +145,8 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
     assert first == (
-        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and the most right after their"
-        " turn, 100 %."
+        "After 30 edits UltraEdit gives the most sampled requests, 100 % (next: MEMIT in turns of 10, 50 %),"
+        " and the most right after their turn, 100 %."
     )
     assert second == "The first sign of collapse is ‖W‖/‖W₀‖ for both methods that show one."
     assert third == "A further edit's AFF is 40 % after 0 edits, and 40 % after 30 edits."
@@ -208,7 +208,9 @@ def test_words_about_one_method_of_several_name_it(run):
     forgotten = forgotten.assign(measure=forgotten["measure"].replace("made", "other"))
     mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
     first, second, _ = so_what(mixed)
-    assert first.startswith("After 30 edits UltraEdit gives the most sampled requests, 100 %, and")
+    assert first.startswith(
+        "After 30 edits UltraEdit gives the most sampled requests, 100 % (next: MEMIT"
+    )
     assert second == "Only MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
     assert so_what(both_lost)[0] == (
@@ -219,8 +221,8 @@ def test_words_about_one_method_of_several_name_it(run):
         value=ultraedit["value"].where(ultraedit["measure"] != "now", 0.25)
     )
     assert so_what(changed(run, memit=memit, ultraedit=forgetful))[0] == (
-        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 %; UltraEdit gives the most"
-        " right after their turn, 100 %, and 25 % now."
+        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 % (next: UltraEdit, 25 %);"
+        " UltraEdit gives the most right after their turn, 100 %, and 25 % now."
     )
     equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
     assert so_what(equal)[0].startswith(
