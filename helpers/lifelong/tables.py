@@ -259,7 +259,8 @@ def _remembering_in_words(
     most_now = "no method gives a sampled request"
     if highest_now > 0:
         most_now = f"{_give(best_now)} the most sampled requests, {100 * highest_now:.0f} %"
-        if others := {m: share for m, share in shares_now.items() if m not in best_now}:
+        others = {label: share for label, share in shares_now.items() if label not in best_now}
+        if others:
             next_best = max(others, key=others.__getitem__)
             most_now += f" (next: {next_best}, {100 * others[next_best]:.0f} %)"
     most_at_once = f"the most right after their turn, {100 * highest_at_once:.0f} %"
