@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,13 +13,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
+from scipy.stats import spearmanr
 
-from helpers.lifelong.measures import METRICS, SIGNS, curve, first_signs, measures_of_run
+from helpers.lifelong.measures import (
+    CHANCE,
+    FEWEST_ON_TOP,
+    METRICS,
+    SIGNS,
+    curve,
+    first_signs,
+    measures_of_run,
+)
 from helpers.lifelong.tables import first_order_rows, so_what, track_label
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
-from helpers.results.style import LineEnd, draw_intervals, label_ends, with_caption
+from helpers.results.statistics import LEVEL, holm
+from helpers.results.style import draw_intervals, with_caption
 from helpers.results.text import footer
 
 # Measures of the panels, and their titles.
@@ -28,7 +39,7 @@ _SURVIVAL = {
     "free text": "all requests, named in free text",
     "locality": "known facts, same next token",
     "exam": "exam, right answers",
-    "perplexity": "perplexity ÷ the unedited model's",
+    "perplexity": "perplexity ÷ unedited",
 }
 _ON_TOP = {
     "AFF": "other answers forgotten\n(AFF, lower is better)",
@@ -39,7 +50,6 @@ _ON_TOP = {
 _MOST_PARTS = 10  # of a sequence, by age
 _LEAST_OF_PART = 10  # requests of one
 _LOWEST_PERPLEXITY, _HIGHEST_PERPLEXITY = 0.5, 1000.0  # ratios, if one model is beyond the second
-_FEWEST_ON_TOP = 3  # records or graphs of a mean that is drawn
 _BARS = "95 % intervals"
 
 
@@ -51,7 +61,10 @@ def _line_of(method: str, turns_and_order: str) -> dict[str, Any]:
 
 def _stream_footer(run: Run, *notes: str) -> str:
     """What a run's figures are drawn from, in one line."""
-    return footer([run], f"stream {run.about.source['dataset']}", *notes)
+    orders = {
+        turns_and_order.rpartition(", ")[2] for _, turns_and_order, _ in first_order_rows(run)
+    }
+    return footer([run], f"stream {run.about.source['dataset']}", *sorted(orders), *notes)
 
 
 def _counts_of_measures(run: Run, words: Mapping[str, str]) -> str:
@@ -75,7 +88,7 @@ def survival(run: Run) -> Figure:
 
     Each line is a method, each panel a measure; the horizontal axis is logarithmic.
     """
-    fig, panels = plt.subplots(2, 3, figsize=(9.2, 4.6), sharex=True)
+    fig, panels = plt.subplots(2, 3, figsize=(9.8, 4.6), sharex=True)
     for axes, (measure, title) in zip(panels.flat, _SURVIVAL.items(), strict=True):
         for shift, method, turns_and_order, measures in _beside_each_other(run):
             means = curve(measures, measure).drop(index=0, errors="ignore")
@@ -91,8 +104,9 @@ def survival(run: Run) -> Figure:
             axes.set_ylim(-0.03, 1.03)
     for axes in panels[-1]:
         axes.set_xlabel("edits so far")
-    for axes, measure in zip(panels[:, -1], ("free text", "perplexity"), strict=True):
-        _label_methods(axes, run, measure)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("share")
+    _name_methods(fig, panels[0, 0])
     words = {"now": "requests", "locality": "known facts", "exam": "questions"}
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS)
     return with_caption(fig, so_what(run)[0].removesuffix("."), caption)
@@ -113,60 +127,81 @@ def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame
         yield 0.02 * (number - (len(rows) - 1) / 2), method, turns_and_order, measures
 
 
-def _label_methods(axes: Axes, run: Run, measure: str, *, fewest: int = 1) -> None:
-    """Each method's name where its line ends, among means of at least ``fewest`` items."""
-    ends = []
-    for method, turns_and_order, measures in first_order_rows(run):
-        means = curve(measures, measure)
-        drawn_means = means.loc[means["n"] >= fewest, "mean"]
-        finite_means = drawn_means[np.isfinite(drawn_means)]
-        if len(finite_means):
-            line = _line_of(method, turns_and_order)
-            ends.append(LineEnd(float(finite_means.iloc[-1]), line["label"], line["color"]))
-    label_ends(axes, ends)
+def _name_methods(fig: Figure, axes: Axes) -> None:
+    """The methods of a panel's lines, at the right of all panels."""
+    handles, labels = axes.get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside right center", fontsize=7)
 
 
 def _show_edits(axes: Axes, run: Run) -> None:
-    """Numbers of edits along a logarithmic axis, with a tick at every checkpoint."""
+    """Numbers of edits along a logarithmic axis, a tick at every checkpoint, labels at powers of ten."""
     checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
+    labelled = [edits for edits in checkpoints if np.log10(edits) % 1 == 0] or checkpoints
     axes.set_xscale("log")
-    axes.set_xticks(checkpoints, [f"{edits:,}" for edits in checkpoints], minor=False)
+    axes.set_xticks(
+        checkpoints, [f"{edits:,}" if edits in labelled else "" for edits in checkpoints]
+    )
     axes.set_xticks([], minor=True)
     axes.set_xlim(checkpoints[0] * 0.8, checkpoints[-1] * 1.25)
 
 
 @figure("10_retention", of="lifelong")
 def retention(run: Run) -> Figure:
-    """What is left of the requests at the last checkpoint, by their age.
+    """What is left of the requests at the last checkpoint, by their age: a panel a method.
 
-    Parts of the sequence, the oldest at the left; hollow: the same requests right after their turn.
+    Parts of the sequence, the oldest at the left; grey: the same requests right after their turn. The trend
+    with age is tested over the single requests.
     """
-    fig, axes = plt.subplots(figsize=(7.2, 3.4))
-    oldest_and_newest: list[tuple[float, float]] = []
-    ends = []
-    part_count = 0
-    for shift, method, turns_and_order, measures in _beside_each_other(run):
-        share_now = by_age(measures, "now")
-        if len(share_now) < 2:
-            continue
-        line = _line_of(method, turns_and_order)
-        axes.plot(share_now.index + shift, share_now, **line)
-        share_at_once = by_age(measures, "made")
-        hollow = line | {"mfc": "none", "markersize": 8, "linestyle": "", "label": ""}
-        axes.plot(share_at_once.index + shift, share_at_once, **hollow)
-        ends.append(LineEnd(float(share_now.iloc[-1]), line["label"], line["color"]))
-        part_count = max(part_count, len(share_now))
-        oldest_and_newest.append((share_now.iloc[0], share_now.iloc[-1]))
-    axes.set(xlabel="part of the sequence (1: the oldest requests)", ylabel="share written")
-    axes.set(ylim=(-0.03, 1.03), xticks=range(1, part_count + 1))
-    label_ends(axes, ends)
-    lost_count = sum(newest > oldest for oldest, newest in oldest_and_newest)
-    finding = (
-        f"{lost_count} of {len(oldest_and_newest)} methods give fewer of their oldest requests than of"
-        " their newest ones (not tested)"
+    rows = [row for row in first_order_rows(run) if len(by_age(row[2], "now")) > 1]
+    column_count = min(5, max(1, len(rows)))
+    row_count = max(1, -(-len(rows) // column_count))
+    fig, grid = plt.subplots(
+        row_count,
+        column_count,
+        figsize=(9.8, 0.7 + 1.7 * row_count),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
     )
-    counts = _counts_of_measures(run, {"now": "requests"})
-    return with_caption(fig, finding, _stream_footer(run, counts, "hollow: right after their turn"))
+    for axes in grid.flat[len(rows) :]:
+        axes.set_visible(False)
+    trends = []
+    for axes, (method, turns_and_order, measures) in zip(grid.flat, rows, strict=False):
+        share_now, share_at_once = (by_age(measures, measure) for measure in ("now", "made"))
+        line = _line_of(method, turns_and_order)
+        axes.plot(share_at_once.index, share_at_once, color="0.7", linestyle="--")
+        axes.plot(share_now.index, share_now, **line)
+        axes.set_title("\n".join(textwrap.wrap(line["label"], 20)), fontsize=8)
+        axes.set(ylim=(-0.03, 1.03), xticks=share_now.index[:: len(share_now) - 1])
+        trends.append(_trend_with_place(measures))
+    corrected = holm([p_value for _, p_value in trends])
+    forgetting_count = sum(
+        bool(p_value < LEVEL) and correlation > 0
+        for (correlation, _), p_value in zip(trends, corrected, strict=True)
+    )
+    finding = (
+        f"{forgetting_count} of {len(trends)} methods give significantly more of their newer requests than of"
+        " their older ones"
+    )
+    notes = (
+        _counts_of_measures(run, {"now": "requests"}),
+        "oldest parts first; dashed: right after their turn",
+        "rank correlation, Holm",
+    )
+    return with_caption(fig, finding, _stream_footer(run, *notes))
+
+
+def _trend_with_place(measures: pd.DataFrame) -> tuple[float, float]:
+    """Spearman's correlation of a request's place with whether it is given at the last checkpoint, and its p.
+
+    NaN where all requests are alike.
+    """
+    last = measures["edits"].max()
+    rows = measures[(measures["measure"] == "now") & (measures["edits"] == last)]
+    if rows["value"].nunique() < 2:
+        return float("nan"), float("nan")
+    test = spearmanr(rows["item"], rows["value"].astype(float))
+    return float(test.statistic), float(test.pvalue)
 
 
 def by_age(measures: pd.DataFrame, measure: str) -> pd.Series:
@@ -192,7 +227,7 @@ def first_to_collapse(run: Run) -> Figure:
         (track_label(method, turns_and_order), measures)
         for method, turns_and_order, measures in first_order_rows(run)
     ]
-    fig, axes = plt.subplots(figsize=(7.6, 0.3 * len(rows) + 1.7))
+    fig, axes = plt.subplots(figsize=(9.8, 0.3 * len(rows) + 1.8))
     checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
     earliness = {edits: len(checkpoints) - n for n, edits in enumerate(checkpoints)}
     colours = plt.get_cmap("Oranges")
@@ -207,7 +242,13 @@ def first_to_collapse(run: Run) -> Figure:
                 continue
             darkness = earliness[edits] / len(checkpoints)
             axes.add_patch(
-                Rectangle((column - 0.5, row - 0.5), 1, 1, color=colours(0.15 + 0.5 * darkness))
+                Rectangle(
+                    (column - 0.5, row - 0.5),
+                    1,
+                    1,
+                    facecolor=colours(0.15 + 0.5 * darkness),
+                    edgecolor="white",
+                )
             )
             axes.text(column, row, f"{edits:,}", **_IN_CELL)
     axes.set_xticks(range(len(SIGNS)), [_sign_in_words(measure) for measure in SIGNS], fontsize=7)
@@ -215,7 +256,7 @@ def first_to_collapse(run: Run) -> Figure:
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set(xlim=(-0.5, len(SIGNS) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False)
-    cells = "edits when first beyond it; –: never; empty: nothing to lose"
+    cells = "edits when first beyond it; –: never; empty: nothing to lose, or too few cases"
     return with_caption(fig, so_what(run)[1].removesuffix("."), _stream_footer(run, cells))
 
 
@@ -225,7 +266,11 @@ _IN_CELL: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
 def _sign_in_words(measure: str) -> str:
     level = SIGNS[measure]
     comparison = "above" if level > 1 else "below"
-    return f"{METRICS[measure].label}\n{comparison} {level:g}".replace("its subject's", "subject's")
+    limit = f"{comparison} {level:g}"
+    if measure in CHANCE:
+        limit = "halfway to chance" if CHANCE[measure] > 0 else "halved"
+    label = METRICS[measure].label.removeprefix("its ")
+    return "\n".join([*textwrap.wrap(label, 12), limit])
 
 
 @figure("10_on_top", of="lifelong")
@@ -235,7 +280,7 @@ def on_top_of_many(run: Run) -> Figure:
     AFF and ANF are forgetting and noise of PEAK records; IFR is what is left of the old fact along chains.
     Where most chains are lost before, few graphs are left to measure: means of fewer than three are omitted.
     """
-    fig, panels = plt.subplots(1, len(_ON_TOP), figsize=(9.2, 2.9), sharey=True)
+    fig, panels = plt.subplots(1, len(_ON_TOP), figsize=(9.8, 2.9), sharey=True)
     checkpoints: list[int] = []
     for _, _, measures in first_order_rows(run):
         for measure in _ON_TOP:
@@ -244,7 +289,7 @@ def on_top_of_many(run: Run) -> Figure:
     for axes, (measure, title) in zip(panels, _ON_TOP.items(), strict=True):
         for shift, method, turns_and_order, measures in _beside_each_other(run):
             means = curve(measures, measure)
-            means = means[means["n"] >= _FEWEST_ON_TOP]
+            means = means[means["n"] >= FEWEST_ON_TOP]
             positions = [ticks[edits] + 3 * shift for edits in means.index]
             draw_intervals(
                 axes, positions, means, **_line_of(method, turns_and_order) | _FAINT_BARS
@@ -253,11 +298,11 @@ def on_top_of_many(run: Run) -> Figure:
         axes.set_title(title, fontsize=8)
         axes.set_xticks(list(ticks.values()), [f"{edits:,}" for edits in ticks])
         axes.set_xlabel("edits before")
-    _label_methods(panels[-1], run, "own", fewest=_FEWEST_ON_TOP)
+    _name_methods(fig, panels[0])
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
-    omitted = f"no mark: under {_FEWEST_ON_TOP} graphs"
+    omitted = f"no mark: under {FEWEST_ON_TOP} graphs"
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS, omitted)
     return with_caption(fig, finding, caption)
 

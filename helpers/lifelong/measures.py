@@ -52,8 +52,8 @@ METRICS = {
     name: Metric(name, name, kind, direction, label)
     for name, (kind, direction, label) in _DEFINITIONS.items()
 }
-# Measures whose first sign of collapse is looked for, and the value beyond which it is one. Those of a
-# further edit, and the exam, are next to their own value at 0 edits.
+# Measures whose first sign of collapse is looked for, and the value beyond which it is one. The subject's
+# other facts, and the exam above chance, are next to their own value at 0 edits.
 SIGNS: dict[str, float] = {
     "weights": 1.1,
     "own": 0.5,
@@ -62,8 +62,9 @@ SIGNS: dict[str, float] = {
     "exam": 0.5,
     "perplexity": 2.0,
 }
-_NEXT_TO_ZERO_EDITS = ("own", "exam")
+CHANCE = {"own": 0.0, "exam": 0.25}  # of the measures that are next to 0 edits
 LEAST_TO_LOSE = 0.1  # of such a measure at 0 edits: below, a change of it is no sign
+FEWEST_ON_TOP = 3  # records or graphs of a further edit's mean that is shown or counts
 
 
 def measures_of_run(run: Run) -> pd.DataFrame:
@@ -167,18 +168,26 @@ def ending(measures: pd.DataFrame) -> str:
 def first_signs(measures: pd.DataFrame) -> dict[str, int | None]:
     """By measure the first checkpoint of one method beyond its value of ``SIGNS``; None: none is.
 
-    Without measures that are below ``LEAST_TO_LOSE`` at 0 edits already.
+    Without measures that are below ``LEAST_TO_LOSE`` at 0 edits already, and without those that are not
+    beyond their value and cannot be measured at the last checkpoint.
     """
     signs: dict[str, int | None] = {}
+    last = int(measures["edits"].max())
     for measure, level in SIGNS.items():
-        means = curve(measures, measure)["mean"]
-        if measure in _NEXT_TO_ZERO_EDITS and 0 in means.index:
+        of_measure = curve(measures, measure)
+        if measure == "own":
+            of_measure = of_measure[of_measure["n"] >= FEWEST_ON_TOP]
+        means = of_measure["mean"]
+        if measure in CHANCE and 0 in means.index:
+            means = means - CHANCE[measure]
             if means[0] < LEAST_TO_LOSE:
                 continue
             means = means / means[0]
         means = means.drop(index=0, errors="ignore")
         is_beyond = means > level if level > 1 else means < level
-        if len(means):
-            beyond = means.index[is_beyond]
-            signs[measure] = int(beyond[0]) if len(beyond) else None
+        beyond = means.index[is_beyond]
+        if len(beyond):
+            signs[measure] = int(beyond[0])
+        elif last in means.index:
+            signs[measure] = None
     return signs

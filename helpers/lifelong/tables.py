@@ -37,6 +37,7 @@ _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")
 _COMPARED = ("now", "generality", "free text", "locality", "exam")  # with a control
 _LARGEST_RATIO = 1000.0  # that is written out
+_MOST_RECORDS = 0.5  # a further edit whose ES is above this share has an AFF worth reading
 
 
 def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -159,12 +160,8 @@ def control_table(run: Run, control: str) -> ShownTable:
         if method == control or mode not in rows_of_control:
             continue
         for measure in _COMPARED:
-            first, second = (
-                _values_at_last(rows, measure) for rows in (rows_of_control[mode], measures)
-            )
-            of_both = pd.concat([first, second], axis=1, join="inner")
             label = track_label(method, mode)
-            tests[label, measure] = paired(of_both.iloc[:, 0], of_both.iloc[:, 1], "share")
+            tests[label, measure] = _change_at_last(rows_of_control[mode], measures, measure)
     corrected = holm([test.p_value for test in tests.values()])
     rows = [
         {
@@ -180,6 +177,13 @@ def control_table(run: Run, control: str) -> ShownTable:
         "points, with 95 % intervals; Holm: exact sign flips, corrected for all tests of the table"
     )
     return with_note(pd.DataFrame(rows), note)
+
+
+def _change_at_last(first: pd.DataFrame, second: pd.DataFrame, measure: str) -> Contrast:
+    """Second minus first of a measure at the last checkpoint, on the units of both."""
+    values = [_values_at_last(measures, measure) for measures in (first, second)]
+    of_both = pd.concat(values, axis=1, join="inner")
+    return paired(of_both.iloc[:, 0], of_both.iloc[:, 1], "share")
 
 
 def _values_at_last(measures: pd.DataFrame, measure: str) -> pd.Series:
@@ -213,39 +217,50 @@ def so_what(run: Run) -> list[str]:
     """
     shares_at_once: dict[str, float] = {}
     shares_now: dict[str, float] = {}
+    measures_of_methods: dict[str, pd.DataFrame] = {}
     first_measures: dict[str, list[str]] = {}
     edits_of_methods: set[int] = set()
     forgetting: dict[int, list[float]] = {}
     for method, turns_and_order, measures in first_order_rows(run):
         label = track_label(method, turns_and_order)
+        measures_of_methods[label] = measures
         last = int(measures["edits"].max())
         edits_of_methods.add(last)
         shares_at_once[label] = estimate(measures, "at once", last).mean
         shares_now[label] = estimate(measures, "now", last).mean
         if measures_of_method := _first_measures(measures):
             first_measures[label] = measures_of_method
-        aff = curve(measures, "AFF")["mean"]
+        aff, success = (curve(measures, measure)["mean"] for measure in ("AFF", "ES"))
         for edits in {0, last} & set(aff.index):
-            forgetting.setdefault(int(edits), []).append(100 * aff[edits])
+            if success.get(edits, 0.0) > _MOST_RECORDS:
+                forgetting.setdefault(int(edits), []).append(100 * aff[edits])
     last_edits = max(edits_of_methods)
     after = "After" if len(edits_of_methods) == 1 else "After up to"
     sentences = [
-        f"{after} {last_edits:,} edits {_remembering_in_words(shares_at_once, shares_now)}.",
+        f"{after} {last_edits:,} edits"
+        f" {_remembering_in_words(shares_at_once, shares_now, measures_of_methods)}.",
         _first_signs_in_words(first_measures, len(shares_now), last_edits),
     ]
     ranges = [
-        f"{_range_in_words(values)} % after {edits:,} edits"
+        f"{_range_in_words(values)} % after {edits:,}"
         for edits, values in sorted(forgetting.items())
     ]
     if ranges:
-        sentences.append(f"A further edit's AFF is {', and '.join(ranges)}.")
+        sentences.append(
+            f"A further edit that succeeds in most records has an AFF of {', and of '.join(ranges)} edits."
+        )
     return sentences
 
 
 def _remembering_in_words(
-    shares_at_once: Mapping[str, float], shares_now: Mapping[str, float]
+    shares_at_once: Mapping[str, float],
+    shares_now: Mapping[str, float],
+    measures_of_methods: Mapping[str, pd.DataFrame],
 ) -> str:
-    """Who gives the most requests now, and how many the methods give now that gave the most at once."""
+    """Who gives the most requests now, and how many the methods give now that gave the most at once.
+
+    The next method is compared with the first on the same requests.
+    """
     highest_now = max(shares_now.values())
     highest_at_once = max(shares_at_once.values())
     if len(shares_now) == 1:
@@ -262,7 +277,10 @@ def _remembering_in_words(
         others = {label: share for label, share in shares_now.items() if label not in best_now}
         if others:
             next_best = max(others, key=others.__getitem__)
-            most_now += f" (next: {next_best}, {100 * others[next_best]:.0f} %)"
+            first, second = (measures_of_methods[label] for label in (best_now[0], next_best))
+            is_significant = _change_at_last(first, second, "now").p_value < LEVEL
+            remark = "" if is_significant else ", not significantly fewer"
+            most_now += f" (next: {next_best}, {100 * others[next_best]:.0f} %{remark})"
     most_at_once = f"the most right after their turn, {100 * highest_at_once:.0f} %"
     if highest_now > 0 and best_now == best_at_once:
         return f"{most_now}, and {most_at_once}"
@@ -287,23 +305,18 @@ def _first_signs_in_words(
         signs = " and ".join(_labels(measures))
         subject = f"Only {label}" if method_count > 1 else label
         return f"{subject} shows a sign of collapse, in {signs} first."
+    shown = f"{len(first_measures)} of {method_count} methods show a sign of collapse"
     firsts = Counter(measure for measures in first_measures.values() for measure in measures)
     count = max(firsts.values())
-    most_frequent = [measure for measure in SIGNS if firsts[measure] == count]
     if count == 1:
-        return f"The {len(first_measures)} methods that show a sign of collapse share no first one."
-    methods_in_words = f"{count} of the {len(first_measures)}"
-    if count == len(first_measures):
-        methods_in_words = "both" if count == 2 else f"all {count}"
-    signs = ", ".join(_labels(most_frequent))
+        return f"{shown}; no two share the first."
+    most_frequent = [measure for measure in SIGNS if firsts[measure] == count]
+    methods_in_words = "all" if count == len(first_measures) else str(count)
     is_alone = sum(measures == most_frequent for measures in first_measures.values()) == count
-    if len(most_frequent) > 1:
-        subject = f"The first signs of collapse are {signs}, each"
-    elif is_alone:
-        subject = f"The first sign of collapse is {signs}"
-    else:
-        subject = f"Among the first signs of collapse is {signs},"
-    return f"{subject} for {methods_in_words} methods that show one."
+    verb = "is" if len(most_frequent) == 1 else "are"
+    place = "the first" if is_alone else "among the first"
+    signs = " and ".join(_labels(most_frequent))
+    return f"{shown}; for {methods_in_words} of them {signs} {verb} {place}."
 
 
 def _labels(measures: Sequence[str]) -> list[str]:

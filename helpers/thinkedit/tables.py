@@ -578,24 +578,31 @@ def wording_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> ShownTable:
     """
     rows_of_methods = []
     for run in runs:
-        wording_of_edit = {
-            edit.case_id: edit.prompt for edit in load_edited_graphs(run.about.source["layout"])
-        }
         terms_of_run = terms_of_runs((run,), rule=rule)
         for (model, method), terms_of_method in by_method(terms_of_run, "independent").items():
             row_of_method: dict[str, object] = {"model": model, "method": method}
-            for measure in MEASURES:
-                sums_of_edits = sums_of(terms_of_method[terms_of_method["measure"] == measure])
-                ratio_of_edit = capped_ratios(sums_of_edits)
-                ratios_by_wording = ratio_of_edit.set_axis(
-                    ratio_of_edit.index.map(wording_of_edit)
-                ).rename_axis("relation")
-                row_of_method[measure] = with_interval(capped_mean(sums_of_edits))
-                wording_count = ratios_by_wording.index.nunique()
-                interval_by_wording = with_interval(fraction_interval(ratios_by_wording))
-                row_of_method[f"{measure}, by wording"] = f"{interval_by_wording} ({wording_count})"
+            for measure in (*MEASURES, metrics.OWN, DEEP):
+                terms_of_measure = terms_of_method[terms_of_method["measure"] == measure]
+                ratios = ratios_by_wording(run, terms_of_measure)
+                interval_of = share_interval if measure == DEEP else fraction_interval
+                row_of_method[measure] = with_interval(interval_of(ratios.to_numpy()))
+                over_wordings = with_interval(fraction_interval(ratios))
+                wording_count = ratios.index.nunique()
+                row_of_method[f"{measure}, by wording"] = f"{over_wordings} ({wording_count})"
             rows_of_methods.append(row_of_method)
     return _with_note_on_mend(in_papers_order(Table(rows_of_methods)))
+
+
+def ratios_by_wording(run: Run, terms_of_measure: Table) -> pd.Series:
+    """A measure's value for each edit of a method, at most 1, with the wording of the edit's prompt as its
+    relation: an interval of it is over wordings. For packaged graphs, which have texts.
+    """
+    wording_of_edit = {
+        edit.case_id: edit.prompt for edit in load_edited_graphs(run.about.source["layout"])
+    }
+    ratio_of_edit = capped_ratios(sums_of(terms_of_measure))
+    wordings = ratio_of_edit.index.map(wording_of_edit)
+    return ratio_of_edit.set_axis(wordings).rename_axis("relation")
 
 
 def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:

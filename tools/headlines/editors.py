@@ -30,7 +30,9 @@ def headlines() -> list[Headline]:
     numbers = []
     for method in _SHOWN:
         estimates = on_both[RowKey(_MODEL, method)]
-        deep = f"{estimates[DEEP].mean:.2f} of its edits are deep"
+        deep = "{mean:.2f} [{low:.2f}, {high:.2f}] of its edits are deep".format_map(
+            vars(estimates[DEEP])
+        )
         label = f"part left of the subject's other facts, {method_label(method)} ({deep})"
         numbers.append((label, ranged(vars(estimates[OWN]))))
     editors = distinct(dict.fromkeys(key.method.partition("+")[0] for key in on_both))
@@ -39,12 +41,12 @@ def headlines() -> list[Headline]:
     return [
         Headline(
             "09",
-            "No editor here breaks most chains to the old fact and preserves most of the subject's other"
-            " facts",
-            f"We compare means of {counts} with both measures stored. If more than half of an editor's edits"
-            " are deep (no chain to the old fact is left), less than half of the probability of the subject's"
-            " other facts is left. With APP, MEMIT's and ROME's edits keep more of these facts, and fewer"
-            " edits are deep.",
+            "No editor here leaves most of its edits without a chain to the old fact and also preserves most"
+            " of the subject's other facts",
+            f"We compare means of {counts} with both measures stored and all chains scored. If more than half"
+            " of an editor's edits are *deep* (no chain of known facts leads to the old one), less than half of"
+            " the probability of the subject's other facts is left. With APP, MEMIT's and ROME's edits keep"
+            " more of these facts, and fewer edits are deep.",
             (numbers[0], numbers[1], numbers[2]),
             "09_front",
             "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"

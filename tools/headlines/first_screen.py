@@ -21,7 +21,7 @@ _METHODS = (
     *("AlphaEdit", "In context", "GRACE"),
 )
 _MEASURES = {  # of the short table, and their titles
-    "ES": "new answer written (ES)",
+    "ES": "new answer more probable (ES)",
     "GS": "at paraphrases (GS)",
     "LS": "unrelated kept (LS)",
     "AFF_hard": "forgetting (AFF)",
@@ -39,8 +39,8 @@ def caption_of_figure() -> str:
     correct_count = len(answers.query("list == 'correct'"))
     return (
         f"*A typical ROME edit of SmolLM2-135M, “{record.edit_prompt} … {record.target_new}”: {lost_without}"
-        f" of the {correct_count} correct answers lose at least nine tenths of their probability per token,"
-        f" and with APP only {lost_with} does.*"
+        f" of the {correct_count} correct answers that the model knows lose at least nine tenths of their"
+        f" probability per token, and with APP only {lost_with} does.*"
     )
 
 
@@ -61,18 +61,19 @@ def findings_lines() -> str:
         raise UnsupportedError("other facts about the subject are not more damaged than the rest")
     return "\n".join(
         [
-            "- **An edit writes the new answer, but the model forgets the other correct answers.** On"
+            "- **By probability most edits succeed, but the model forgets the other correct answers.** On"
             f" PEAK-CF, PEAK's counterfactual records, ROME makes {in_points(success)} % of the new answers"
             f" more probable than the least probable correct one (ES, n = {success.n}). Forgetting"
             f" of the other correct answers (AFF; 0: nothing lost, 100: all lost) is"
             f" {in_points(forgetting)} % (n = {forgetting.n}).",
-            "- **APP protects other answers, but fewer new answers are generated.** On PEAK-CF it lowers"
-            f" ROME's forgetting by {in_points(saved.difference)} points (n = {saved.difference.n})."
+            "- **APP protects other answers, but fewer of ROME's new answers are generated.** On PEAK-CF it"
+            f" lowers ROME's forgetting by {in_points(saved.difference)} points (n = {saved.difference.n})."
             f" But generated text names the new answer after {named_with_app:.0f} instead of {named:.0f} %"
             f" of the edits, {in_points(unnamed)} points less (n = {unnamed.n}).",
             "- **MEMIT erases the subject's other facts.** After its edits of facts that the model"
             f" recalls, {in_points(other_facts)} % of the probability of the edited subject's *other* facts"
-            f" is left. Of facts about other subjects, {in_points(others)} % is left (n = {others.n} edits).",
+            f" is left. Of facts about other subjects, {in_points(others)} % is left (n = {others.n} edits;"
+            " intervals over the wordings of their prompts).",
         ]
     )
 

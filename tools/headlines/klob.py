@@ -38,7 +38,14 @@ def headlines() -> list[Headline]:
     least = facts.regret(facts.mean_gains[:, facts.best_on_all]).mean()
     by_rule = {(regret.rule, regret.tokens): regret for regret in regrets}
     fixed = by_rule[BEST_FIXED, ""]
-    tracing = by_rule["causal-tracing", "subject"]
+    tracing = by_rule["causal-tracing", "subject"].contrast.difference
+    locators = [regret for regret in regrets if regret.is_locator]
+    better_in_sample = sum(regret.against_fixed.mean() < 0 for regret in locators)
+    null = run.joined("null").query(
+        "locator == 'knowledge-neurons' and subtask == 'relevance' and granularity == 'neuron'"
+        f" and share == {SHARE} and shuffled == 'all'"
+    )
+    (chance,) = null["mean"]
     if not (real["low"].min() > 0.1 and relevance["high"] < 0.1 and added["p_value"].min() > 0.05):
         raise UnsupportedError("KLoB's headline: see consistency, relevance and the locality test")
     if better_locators(regrets) or not fixed.estimate.low > 0:
@@ -49,22 +56,26 @@ def headlines() -> list[Headline]:
             "We find no locator that names a better layer for an edit than one layer for all facts",
             "Compared with each fact's best layer, editing every fact at one layer loses"
             f" {fixed.estimate.mean:.1f} nats per token ({least:.1f} if this layer is chosen on the same"
-            " facts). One nat is a factor of 2.7 in probability. No locator"
-            f" loses significantly less (n = {fixed.estimate.n}), and we find no sign that a locator finds"
-            f" the layer of a particular fact. All {len(real)} methods compared select similar neurons"
-            f" for the wordings of a fact (RSim {ends[0]:.2f} to {ends[1]:.2f}; 0: as for any two sentences,"
-            " 1: identical).",
+            " facts). One nat is a factor of 2.7 in probability. Of"
+            f" {len(locators)} rows of locators {better_in_sample} lose less in the sample, none"
+            f" significantly (n = {fixed.estimate.n}). A small gain could have been missed, so this does not"
+            f" show that locating is useless. All {len(real)} methods compared select similar neurons for the"
+            f" wordings of a fact (RSim {ends[0]:.2f} to {ends[1]:.2f}; 0: as for any two sentences, 1:"
+            " identical).",
             (
                 (
                     "loss with one layer for all facts, nats per token",
                     ranged(asdict(fixed.estimate)),
                 ),
                 (
-                    "loss with the layer that a locator (causal tracing) names, nats per token",
-                    ranged(asdict(tracing.estimate)),
+                    "change of this loss with the layer that a locator (causal tracing) names",
+                    ranged(asdict(tracing)),
                 ),
                 ("consistency of knowledge neurons (RSim)", ranged(consistency)),
-                ("their relevance: similarity of a chain and its fact (RSim)", ranged(relevance)),
+                (
+                    f"their relevance: similarity of a chain and its fact (RSim; by chance {chance:.2f})",
+                    ranged(relevance),
+                ),
             ),
             "05_locality",
             "Shown for klob-mini (our reconstruction of KLoB's data), SmolLM2-135M-Instruct (4-bit weights,"

@@ -41,7 +41,8 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
         Headline(
             "10",
             first.removesuffix("."),
-            f"{second} Requests are scored right after their turn (*at once*) and after all edits (*now*).",
+            f"The price: {_price_in_words(run)}. {second} Requests are scored right after their turn (*at"
+            " once*) and after all edits (*now*).",
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"
@@ -124,6 +125,19 @@ def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
             (f"known facts with the same next token, {best_now}", locality),
         )
     )
+
+
+def _price_in_words(run: Run) -> str:
+    """The known facts that keep their next token, of the two methods that give the most requests now."""
+    rows = [
+        (track_label(method, mode), measures) for method, mode, measures in first_order_rows(run)
+    ]
+    rows.sort(key=lambda row: _at_last(row[1], "now").mean, reverse=True)
+    shares = [
+        f"{100 * _at_last(measures, 'locality').mean:.0f} % with {label}"
+        for label, measures in rows
+    ]
+    return f"of facts that were never edited, {' and '.join(shares[:2])} keep their next token"
 
 
 def _at_last(measures: pd.DataFrame, measure: str) -> Estimate:

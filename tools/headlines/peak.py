@@ -13,7 +13,7 @@ from helpers.behaviour.agreement import (
     kind_of_scorer,
     text_against_probability,
 )
-from helpers.behaviour.prediction import prediction_of
+from helpers.behaviour.prediction import estimate_of, prediction_of
 from helpers.costs.held_out_answers import HALF, UNSHOWN, protections
 from helpers.costs.strength import DAMAGES, matched_pairs, strength_curves
 from helpers.editing.editors import Variant
@@ -37,6 +37,7 @@ from helpers.results.text import (
     corrected_verdicts,
     in_points,
     published_table,
+    with_interval,
 )
 from tools.headlines.headline import Headline, UnsupportedError, holds
 
@@ -69,13 +70,17 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
     return Headline(
         "01",
         "A successful edit can damage the other answers of its fact",
-        "ROME appends a new answer to a fact. Most of the correct answers are then forgotten (AFF), and"
-        " false answers that are related to the new one rise (ANF). APP reduces both.",
+        "ROME appends a new answer to a fact. The correct answers then lose rank and probability (forgetting,"
+        " AFF), and false answers that are related to the new one rise (noise, ANF). With APP less is"
+        " forgotten.",
         (
-            ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
-            ("forgotten with APP", _cell(metrics, "ROME+APP", "AFF_hard")),
-            ("noise from false answers, ROME (ANF)", _cell(metrics, "ROME", "ANF_hard")),
-            ("new answer written, ROME (ES)", _cell(metrics, "ROME", "ES")),
+            ("forgetting, ROME (AFF; 0: none, 100: all)", _cell(metrics, "ROME", "AFF_hard")),
+            ("forgetting with APP (AFF)", _cell(metrics, "ROME+APP", "AFF_hard")),
+            ("noise, ROME (ANF; 0: none, 100: all)", _cell(metrics, "ROME", "ANF_hard")),
+            (
+                "new answer more probable than the least probable correct one, ROME (ES)",
+                _cell(metrics, "ROME", "ES"),
+            ),
         ),
         "01_one_record",
         f"Figure: one packaged fact, typical of PEAK-CF, {SMALL}. Numbers: {official}. Not shown:"
@@ -84,13 +89,15 @@ def _one_fact(metrics: dict[str, pd.DataFrame], tested: list[Evidence], official
 
 
 def _construction() -> Headline:
-    for name in ("peak-mini-cf", "peak-mini-t"):
-        for record in load_peak(name).records:
+    built = {name: load_peak(name).records for name in ("peak-mini-cf", "peak-mini-t")}
+    for name, records in built.items():
+        for record in records:
             if found := contradictions(record):
                 raise UnsupportedError(f"{name}, record {record.case_id}: {found}")
     tables = archive("construction").get("packaged_smollm2-135m").tables
     counterfactual = tables["filter"][tables["filter"]["set"] == "PEAK-CF"]
-    passed = share_interval((counterfactual["step"] == "").astype(float))
+    is_known = counterfactual.set_index("relation")["step"] == ""
+    passed = share_interval(is_known.astype(float))
     funnel = tables["funnel"].set_index(["set", "step"])["left"]["PEAK-CF"]
     fit, within = funnel["locality prompts"], funnel["within the relation's share"]
     published = archive("construction").get("official").tables["contradictions"]
@@ -100,8 +107,8 @@ def _construction() -> Headline:
     official_records = int(counts["value"].item())
     return Headline(
         "02",
-        f"{overlapping} published records have a correct answer among the false ones; rebuilt from triples,"
-        " none has",
+        f"{overlapping} of PEAK-CF's {official_records:,} published records have a correct answer among the"
+        f" false ones; of our {len(built['peak-mini-cf'])}, built from other facts, none has",
         "We build records in PEAK's form from openly licensed facts, with lists that exclude each other."
         f" Of {funnel.iloc[0]:,} facts, {funnel.iloc[-1]:,} become PEAK-CF records: most have too few"
         " answers, and of those that fit we keep at most ten per relation.",
@@ -130,12 +137,12 @@ def _editing(metrics: dict[str, pd.DataFrame], tested: list[Evidence], scope: st
     unnamed = lost_in_text()
     return Headline(
         "03",
-        "Edits damage the other answers of a fact; APP reduces the damage, but fewer new answers are"
-        " generated",
+        "Edits damage the other answers of a fact; APP reduces the damage, but fewer of ROME's new answers"
+        " are generated",
         "APP lowers forgetting (AFF) and noise (ANF) of fine-tuning, ROME and MEMIT. With APP, ROME's edits"
         " generalise to fewer paraphrases (GS), and generated text names fewer of their new answers.",
         (
-            ("correct answers forgotten, ROME (AFF)", _cell(metrics, "ROME", "AFF_hard")),
+            ("forgetting, ROME (AFF; 0: none, 100: all)", _cell(metrics, "ROME", "AFF_hard")),
             ("less forgetting with APP", _points(gain)),
             ("fewer paraphrases give the new answer with APP (GS)", _points(cost)),
             (
@@ -182,13 +189,14 @@ def _ablations() -> Headline:
     at_equal_strength = _more_than_app_at_equal_strength()
     return Headline(
         "04",
-        "APP is more than a weaker edit, and it also protects correct answers that it was not shown",
+        "With ROME and MEMIT, APP is more than a weaker edit; it also protects correct answers that it was"
+        " not shown",
         "We scaled updates without APP until the new answer was as probable as with APP. The scaled updates"
         " of ROME and MEMIT forget more and add more noise than with APP. FT-L's add more noise; the"
         " difference in forgetting is inconclusive. Given half of a fact's lists, APP also lowers the"
-        " forgetting of the other half. Making all correct answers editing targets does not replace APP."
-        " With the targets weighted as a mean most edits fail; weighted as a sum they leave more noise"
-        " (pooled over four editors).",
+        " forgetting of the other half; whether a weaker edit does as well was not tested. If all correct"
+        " answers are targets of the edit, most edits fail (targets weighted as a mean) or leave more noise"
+        " than with APP (weighted as a sum, pooled over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
@@ -245,12 +253,16 @@ def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
         "Choose a fact, a new answer and an editor, and see what happens to the other answers."
         " The means over many facts show what to expect from three editors.",
         tuple(
-            (f"correct answers forgotten, {method} (AFF)", _cell(metrics, method, "AFF_hard"))
-            for method in ("ROME", "FT-M", "MEND")
+            (f"forgetting, {label} (AFF; 0: none, 100: all)", _cell(metrics, method, "AFF_hard"))
+            for method, label in (
+                ("ROME", "ROME"),
+                ("FT-M", "FT-M"),
+                ("MEND", "MEND, undertrained"),
+            )
         ),
         "01_one_record",
-        f"Figure: one packaged fact. Numbers: {official}. Not shown: larger models; the result of"
-        " your edit.",
+        f"Figure: the fact of notebook 01; another is edited below. Numbers: {official}. Not shown: larger"
+        " models; the result of your edit.",
     )
 
 
@@ -268,14 +280,17 @@ def _generated_text() -> Headline:
     if not (more_than_es.p_value < LEVEL and more_than_es.difference.mean > 0):
         raise UnsupportedError("that APP costs more in free text than in ES is inconclusive")
     prediction = prediction_of(states)
-    by_probability, by_es = (prediction.within[name][0] for name in (PROBABILITY, "ES"))
+    by_probability, by_es = (
+        with_interval(estimate_of(prediction.within[name], prediction.edits))
+        for name in (PROBABILITY, "ES")
+    )
     success, named = (
         interval(states["ROME"][scorer], kind_of_scorer(scorer))
         for scorer in ("ES", "free, greedy")
     )
     return Headline(
         "08",
-        "Most edits succeed by probability, far fewer appear in generated text, and APP lowers this further",
+        "Most edits succeed by probability, far fewer appear in generated text, and with APP still fewer",
         "ES asks whether the new answer is more probable than the least probable correct one. Greedy text"
         " follows the most probable tokens. On SmolLM2 APP costs more in text than in ES. P(o*), the new"
         " answer's probability, predicts which new answers are generated; ES predicts little.",
@@ -288,7 +303,7 @@ def _generated_text() -> Headline:
             ),
             (
                 "how well P(o*) and ES predict naming (AUC; chance 0.50)",
-                f"{by_probability:.2f}, {by_es:.2f} (n = {prediction.edits:,} edits)",
+                f"{by_probability}, {by_es} (n = {prediction.edits:,} edits)",
             ),
         ),
         "08_scorers",
