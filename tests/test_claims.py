@@ -599,7 +599,7 @@ def at_edit_prompts(scores: pd.DataFrame) -> pd.DataFrame:
 
 def test_the_record_of_notebook_01_is_typical():
     """Nearest to the medians of the official records: mean distance of its quantiles from a half."""
-    assert "damage nearest to that of the median record of PEAK-CF" in text_of("01")
+    assert "the one whose damage is nearest to the median of PEAK-CF" in text_of("01")
     official = scores_of(archive("peak").get("smollm2-135m_peak-cf"))
     packaged = archive("ablations").get("smollm2-135m_peak-mini-cf").tables
     distances = []
@@ -699,7 +699,7 @@ def test_every_editor_of_notebook_09():
     assert named["lora"] == "32.5"
     assert in_points(plain["ultraedit"][NAMING]) == "0.8 [0.0, 11.5]"
     assert {plain[m][NAMING].n for m in ("lora", "ultraedit")} == {120}
-    assert "Plain ones lose 21.4 % (UltraEdit) to 87.6 % (ROME)" in text
+    assert "plain ones have an AFF of 21.4 (UltraEdit) to 87.6 (ROME)" in text
     weights = ("ft-l", "ft-m", "kn", "memit", "mend", "rome", "ultraedit", "ft-bf", "lora")
     forgotten = {m: plain[m]["AFF"].mean for m in weights}
     assert (min(forgotten, key=forgotten.get), max(forgotten, key=forgotten.get)) == (
@@ -926,7 +926,7 @@ def test_icd_next_to_app_on_lists_in_notebook_09():
             for method in ("FT-M", "FT-M+ICD", "FT-M+APP")
         ]
         assert " ".join(f"{mean:.1f}" for mean in means) == percents
-    assert "FT-M forgets 44.8 % of the correct answers" in text
+    assert "FT-M's AFF is 44.8 (60 records). With icd it is 29.6, with APP 28.5;" in text
     assert "between the two (1.2 points, [−10.9, 13.1])" in text
     assert "49.6 % without an objective, 48.2 % with icd and 33.5 % with APP" in text
     tests = findings_table(icd_against_app(by_record)).table.set_index("measure")

@@ -105,9 +105,9 @@ def test_few_requests_are_no_collapse_and_many_are():
 
 def test_first_signs_are_next_to_the_unedited_model_where_it_matters():
     measures = table(
-        (0, "exam", [1, 0, 0, 0]),  # 0.25, of which half is 0.125
-        (10, "exam", [1, 0, 0, 0, 0]),
-        (20, "exam", [1] + [0] * 9),
+        (0, "exam", [1, 1, 1, 0]),  # 0.75; halfway to chance, 0.25, is 0.5
+        (10, "exam", [1, 1, 1, 0, 0]),
+        (20, "exam", [1, 1, 0, 0, 0]),
         *[(edits, "made", [1, 1, 1]) for edits in (10, 20)],
         (10, "now", [1, 1, 0]),
         (20, "now", [1, 0, 0]),

@@ -44,9 +44,9 @@ def headlines() -> list[Headline]:
             "No editor here leaves most of its edits without a chain to the old fact and also preserves most"
             " of the subject's other facts",
             f"We compare means of {counts} with both measures stored and all chains scored. If more than half"
-            " of an editor's edits are *deep* (no chain of known facts leads to the old one), less than half of"
-            " the probability of the subject's other facts is left. With APP, MEMIT's and ROME's edits keep"
-            " more of these facts, and fewer edits are deep.",
+            " of an editor's edits are *deep* (no chain of known facts leads to the old one), less than half"
+            " of the probability of the subject's other facts is left. With APP, MEMIT's and ROME's edits"
+            " keep more of these facts, and fewer edits are deep.",
             (numbers[0], numbers[1], numbers[2]),
             "09_front",
             "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"

@@ -38,8 +38,8 @@ def headlines() -> list[Headline]:
             f" {means[OWN]} is left on SmolLM2, Gemma and Qwen2.5-Coder (n = {counts[OWN]} edits). Of facts"
             f" about other subjects (the paper's CKP) {means['CKP']} is left. Little of the old fact is left"
             f" along its chains (IFR {means['IFR']}), but a chain breaks as soon as its fact about the"
-            " subject is lost, so a low IFR alone is no success. We defined the first measure after seeing the"
-            " first results.",
+            " subject is lost, so a low IFR alone is no success. We defined the first measure after seeing"
+            " the first results.",
             (
                 ("SmolLM2: share of deep edits (no chain is left)", ranged(vars(ours[DEEP]))),
                 (
