@@ -442,8 +442,9 @@ def pairs_by_agreement(first: MethodOrder, second: MethodOrder) -> dict[str, lis
 def list_table(text_measures: Metrics) -> ShownTable:
     """What responses name of a second unedited draw's list, and this minus what the unedited model names.
 
-    recall, and o* named, in percent; new hard false answers as a number per record; n: records of which
-    the second draw names a correct answer. The p-values of a column are corrected for their number (Holm).
+    recall, and o* named, in percent; new hard false answers as a number per record; n, recall: records of
+    which the second draw names a correct answer. The p-values of a column are corrected for their number
+    (Holm).
     """
     unedited_redraw = text_measures[UNEDITED]
     recall_tests: dict[str, Contrast] = {}  # of each edited state
@@ -479,9 +480,10 @@ def list_table(text_measures: Metrics) -> ShownTable:
             row_of_state["new_hard_holm"] = _p_text(new_hard_p[state])
         rows_of_states[state] = row_of_state
     cells = pd.DataFrame.from_dict(rows_of_states, orient="index").rename_axis("method")
-    cells["n"] = [_n_of_recall(unedited_redraw, table) for table in text_measures.values()]
+    cells["n, recall"] = [_n_of_recall(unedited_redraw, table) for table in text_measures.values()]
+    cells["n, others"] = [int(table["new_hard"].notna().sum()) for table in text_measures.values()]
     least_detectable = [100 * detectable(change) for change in recall_changes.values()]
-    tested_n = cells.loc[[*recall_changes], "n"]
+    tested_n = cells.loc[[*recall_changes], "n, recall"]
     titled_cells = cells.rename(columns=LIST_TITLES)
     with_power_note = with_power(
         titled_cells, least_detectable, tested_n, unit=" points of list recall"

@@ -138,12 +138,41 @@ def on_top_table(run: Run) -> ShownTable:
             }
             counts = {
                 f"n, {measure}": estimate(measures, measure, int(edits)).n
-                for measure in ("AFF", "IFR")
+                for measure in ("AFF", "IFR", "own")
             }
             label = track_label(method, turns_and_order)
             rows.append({"method": label, "edits": int(edits), **cells, **counts})
-    note = "percent, with 95 % intervals over probes; n: records with AFF, graphs with IFR"
+    note = "percent, with 95 % intervals over probes; n: records with AFF, graphs with IFR or other facts"
     return with_note(pd.DataFrame(rows), note)
+
+
+def on_top_change_table(run: Run) -> ShownTable:
+    """A further edit's AFF and ANF after all edits minus those after none, on the same records.
+
+    A row a method; Holm's correction is for all tests of the table.
+    """
+    tests: dict[tuple[str, str], Contrast] = {}
+    for method, turns_and_order, measures in first_order_rows(run):
+        for measure in ("AFF", "ANF"):
+            rows = measures[measures["measure"] == measure].dropna(subset=["value"])
+            by_record = rows.pivot(index="item", columns="edits", values="value")
+            last = int(measures["edits"].max())
+            if {0, last} <= {*by_record.columns}:
+                of_both = by_record[[0, last]].dropna()
+                label = track_label(method, turns_and_order)
+                tests[label, measure] = paired(of_both[0], of_both[last], METRICS[measure].kind)
+    corrected = holm([test.p_value for test in tests.values()])
+    rows_of_methods: dict[str, dict[str, object]] = {}
+    for ((label, measure), test), p_value in zip(tests.items(), corrected, strict=True):
+        rows_of_methods.setdefault(label, {})[f"{measure}, change"] = in_points(
+            test.difference, signed=True
+        )
+        rows_of_methods[label][f"n, {measure}"] = test.difference.n
+        rows_of_methods[label][f"p, {measure}"] = f"{test.p_value:.3f}"
+        rows_of_methods[label][f"Holm, {measure}"] = "differs" if p_value < LEVEL else INCONCLUSIVE
+    table = pd.DataFrame.from_dict(rows_of_methods, orient="index").rename_axis("method")
+    note = "points, with 95 % intervals; exact sign flips, Holm for all tests of the table"
+    return with_note(table.reset_index(), note)
 
 
 def control_table(run: Run, control: str) -> ShownTable:

@@ -14,6 +14,7 @@ from helpers.lifelong.tables import (
     control_table,
     first_order_rows,
     lifelong_table,
+    on_top_change_table,
     on_top_table,
     so_what,
     track_label,
@@ -334,6 +335,18 @@ def test_tables_have_a_row_for_each_method(run):
     assert shown["edits"].tolist() == ["30", "30"]
     assert shown["efficacy now"].tolist()[1].startswith("100.0")
     assert on_top_table(run).table["edits"].tolist() == [0, 30, 0, 30]
+
+
+def test_further_edits_are_compared_on_the_same_records():
+    values = np.linspace(0.1, 0.6, 12)
+    stored = table(
+        (0, "AFF", list(values)), (30, "AFF", [*(values + 0.3), 0.9]), (30, "now", [1.0])
+    ).rename(columns={"edits": "case_id"})
+    few = Run("tiny", About({}), {"measures: memit, turns of 10, order 0": stored})
+    (compared,) = on_top_change_table(few).table.to_dict("records")
+    assert compared["AFF, change"].startswith("+30.0")
+    assert (compared["n, AFF"], compared["Holm, AFF"]) == (12, "differs")
+    assert "ANF, change" not in compared
 
 
 @pytest.mark.parametrize(
