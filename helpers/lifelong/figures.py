@@ -21,6 +21,7 @@ from helpers.lifelong.measures import (
     METRICS,
     SIGNS,
     curve,
+    ending,
     first_signs,
     measures_of_run,
 )
@@ -223,10 +224,10 @@ def first_to_collapse(run: Run) -> Figure:
     A row a method, a column a measure: the earlier, the darker. Empty where a method has nothing to lose, or
     changes no matrix.
     """
-    rows = [
-        (track_label(method, turns_and_order), measures)
-        for method, turns_and_order, measures in first_order_rows(run)
-    ]
+    rows = []
+    for method, turns_and_order, measures in first_order_rows(run):
+        end = f", {ending(measures)}" if ending(measures) else ""
+        rows.append((track_label(method, turns_and_order) + end, measures))
     fig, axes = plt.subplots(figsize=(9.8, 0.3 * len(rows) + 1.8))
     checkpoints = sorted(set(measures_of_run(run)["edits"]) - {0})
     earliness = {edits: len(checkpoints) - n for n, edits in enumerate(checkpoints)}

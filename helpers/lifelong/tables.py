@@ -254,7 +254,8 @@ def so_what(run: Run) -> list[str]:
         label = track_label(method, turns_and_order)
         measures_of_methods[label] = measures
         last = int(measures["edits"].max())
-        edits_of_methods.add(last)
+        if not ending(measures):
+            edits_of_methods.add(last)
         shares_at_once[label] = estimate(measures, "at once", last).mean
         shares_now[label] = estimate(measures, "now", last).mean
         if measures_of_method := _first_measures(measures):
@@ -263,8 +264,8 @@ def so_what(run: Run) -> list[str]:
         for edits in {0, last} & set(aff.index):
             if success.get(edits, 0.0) > _MOST_RECORDS:
                 forgetting.setdefault(int(edits), []).append(100 * aff[edits])
-    last_edits = max(edits_of_methods)
-    after = "After" if len(edits_of_methods) == 1 else "After up to"
+    last_edits = int(max(measures["edits"].max() for measures in measures_of_methods.values()))
+    after = "After" if edits_of_methods <= {last_edits} else "After up to"
     sentences = [
         f"{after} {last_edits:,} edits"
         f" {_remembering_in_words(shares_at_once, shares_now, measures_of_methods)}.",
