@@ -248,14 +248,13 @@ def so_what(run: Run) -> list[str]:
     shares_now: dict[str, float] = {}
     measures_of_methods: dict[str, pd.DataFrame] = {}
     first_measures: dict[str, list[str]] = {}
-    edits_of_methods: set[int] = set()
+    edits_of_methods: dict[str, int] = {}
     forgetting: dict[int, list[float]] = {}
     for method, turns_and_order, measures in first_order_rows(run):
         label = track_label(method, turns_and_order)
         measures_of_methods[label] = measures
         last = int(measures["edits"].max())
-        if not ending(measures):
-            edits_of_methods.add(last)
+        edits_of_methods[label] = last
         shares_at_once[label] = estimate(measures, "at once", last).mean
         shares_now[label] = estimate(measures, "now", last).mean
         if measures_of_method := _first_measures(measures):
@@ -264,8 +263,15 @@ def so_what(run: Run) -> list[str]:
         for edits in {0, last} & set(aff.index):
             if success.get(edits, 0.0) > _MOST_RECORDS:
                 forgetting.setdefault(int(edits), []).append(100 * aff[edits])
-    last_edits = int(max(measures["edits"].max() for measures in measures_of_methods.values()))
-    after = "After" if edits_of_methods <= {last_edits} else "After up to"
+    last_edits = max(edits_of_methods.values())
+    best = {
+        label
+        for shares in (shares_at_once, shares_now)
+        for label, share in shares.items()
+        if share == max(shares.values())
+    }
+    have_all = all(edits_of_methods[label] == last_edits for label in best)
+    after = "After" if have_all else "After up to"
     sentences = [
         f"{after} {last_edits:,} edits"
         f" {_remembering_in_words(shares_at_once, shares_now, measures_of_methods)}.",
