@@ -32,7 +32,7 @@ from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.notes import training_notes
 from helpers.results.statistics import Contrast, interval
-from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.style import PALETTE, draw_intervals, model_look, with_caption
 from helpers.results.text import footer
 
 _COLUMNS = {  # scorers of the figure, and their titles
@@ -198,8 +198,7 @@ def _draw_predictions(axes: Axes, predictions: Mapping[str, Prediction]) -> None
 
 def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
     """How a model's marks look, as ``draw_intervals`` takes it."""
-    colour = PALETTE[model_index]
-    return {"fmt": MARKERS[model_index], "color": colour, "label": model, **ACROSS}
+    return {"label": model, **model_look(model_index), **ACROSS}
 
 
 def _finding_in_words(

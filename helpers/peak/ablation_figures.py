@@ -53,7 +53,7 @@ from helpers.results.statistics import interval
 from helpers.results.style import (
     AT_RIGHT,
     MARKERS,
-    PALETTE,
+    condition_look,
     draw_intervals,
     with_caption,
 )
@@ -283,9 +283,10 @@ def _draw_neighbours(axes: Axes, changes: pd.DataFrame) -> None:
             axes,
             positions,
             rows_of_estimates(estimates, scale=1),
-            fmt=f"{MARKERS[index]}{'-' if is_shown else '--'}",
-            color=PALETTE[index],
             label=label,
+            linestyle="-" if is_shown else "--",
+            mfc=None if is_shown else "white",
+            **condition_look(index),
         )
     axes.axhline(0, color="0.4", linewidth=0.8)
     axes.set(xticks=range(len(ticks)), xticklabels=ticks)
@@ -344,9 +345,8 @@ def _draw_cost(
         aside = 0.1 - 0.2 * weighting_index
         heights_of_tests = [aside - labels.index(test.evidence.editor) for test in of_weighting]
         mark_style = {
-            "fmt": MARKERS[weighting_index],
-            "color": PALETTE[weighting_index],
             "label": weighting,
+            **condition_look(weighting_index),
         }
         _mark_tests(axes, heights_of_tests, of_weighting, **mark_style)
     axes.set_title(cost.title, fontsize=9)

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from helpers.editing.editors import EDITORS
+from helpers.editing.editors import EDITORS, method_named
 from helpers.peak.findings import (
     APP_COSTS,
     APP_REDUCES,
@@ -42,6 +43,7 @@ from helpers.peak.tables import (
 )
 from helpers.results.archive import Run, archive
 from helpers.results.figure import Option, figure
+from helpers.results.looks import method_line
 from helpers.results.notes import method_notes, training_notes
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive_interval
 from helpers.results.style import (
@@ -49,6 +51,7 @@ from helpers.results.style import (
     PALETTE,
     STATE_COLOURS,
     draw_intervals,
+    model_look,
     with_caption,
     without_mathematics,
 )
@@ -407,10 +410,10 @@ def _draw_slopes(axes: Axes, metric: str, editor: str, dataset: str, our_metrics
                 axes,
                 np.array([0, 1]) + aside,
                 rows_of_estimates(estimates),
-                fmt=f"{MARKERS[model_index]}-",
-                color=PALETTE[model_index],
+                linestyle="-",
                 label=model,
                 markersize=4.5,
+                **model_look(model_index),
             )
     axes.set(xlim=(-0.3, 1.3), ylim=(-3, 103), xticks=(0, 1), xticklabels=("plain", "APP"))
     axes.grid(axis="x", visible=False)
@@ -627,30 +630,38 @@ def loss_by_similarity(run: Run) -> Figure:
     for axes in grid.flat[len(editors) :]:
         axes.axis("off")
     for axes, editor in zip(grid.flat, editors, strict=False):
-        for colour_index, method in enumerate((editor, f"{editor}+APP")):
+        for method in (editor, f"{editor}+APP"):
             if method in answers_by_method:
-                answers = answers_by_method[method]
-                bins = binned_losses(answers)
-                mark_style: dict[str, Any] = {"fmt": "o-", "color": PALETTE[colour_index]}
-                mark_style |= {"markersize": 3.5, "label": "with APP" if colour_index else "plain"}
+                bins = binned_losses(answers_by_method[method])
+                mark_style = {**method_line(method_named(method)), "markersize": 4}
                 draw_intervals(axes, bins["cosine"], bins, **mark_style)
         axes.axhline(0, color="0.6", linewidth=0.8)
         axes.set_title(editor, fontsize=9)
         axes.tick_params(labelbottom=True)
+        axes.set_xlabel("cosine of unembeddings with o*", fontsize=7)
     fig.supylabel("log-probability lost (nats per token)", fontsize=9)
-    for axes in grid[-1]:
-        axes.set_xlabel("cosine with the new answer\n(unembedding rows)", fontsize=8)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside right center")
+    fig.legend(handles=_plain_and_app(), loc="outside right center")
     most_answers = max(map(len, answers_by_method.values()))
+    without_app = [editor for editor in editors if f"{editor}+APP" not in answers_by_method]
     notes = (
-        f"up to {most_answers} known correct answers a method, in five bins",
+        f"up to {most_answers} known correct answers in five bins",
         "adjusted for record, prior, rank, length",
         "95 % intervals by relation",
+        *fewer_records(edited_run.only([*answers_by_method])),
+        *([f"no APP: {', '.join(without_app)}"] if without_app else []),
         *training_notes(edited_run),
     )
     caption = footer([edited_run], data_of(edited_run), *notes)
     return with_caption(fig, _similarity_in_words(answers_by_method), caption)
+
+
+def _plain_and_app() -> list[Line2D]:
+    """Marks of a legend that tell any editor without APP from itself with it."""
+    look: dict[str, Any] = {"color": "0.4", "marker": "o"}
+    return [
+        Line2D([], [], label="plain", **look),
+        Line2D([], [], label="with APP", linestyle="--", mfc="white", **look),
+    ]
 
 
 def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
@@ -671,7 +682,7 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
     if not parts:
         return (
             "We find no editor that takes more, or less, from correct answers that are more similar to the"
-            f" new one (of {inconclusive_count}, answers of one length)"
+            f" new one (of {inconclusive_count}, answers of equal length)"
         )
     inconclusive = (
         f"; inconclusive for {inconclusive_count} of {len(editors)} editors"
@@ -679,6 +690,6 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
         else ""
     )
     return (
-        "Of correct answers of one length, those that are more similar to the new one lose"
+        "Of correct answers of equal length, those that are more similar to the new one lose"
         f" {', and '.join(parts)}{inconclusive}"
     )

@@ -25,9 +25,14 @@ PALETTE = tuple(
     to_rgb(f"#{code}")
     for code in ["0173b2", "de8f05", "029e73", "d55e00", "cc78bc", "ca9161", "fbafe4", "949494"]
 )
+# An editor has a colour of its own in every figure (``looks.py``). Models have shades of slate, conditions
+# (kinds of facts, settings, what was shown) shades of indigo, from dark to light.
+MODEL_COLOURS = ("#1b2a33", "#5f7a88", "#a3b8c3")
+CONDITION_COLOURS = ("#332288", "#8074c9", "#bdb6ea")
 # Of states of a model: before an edit, after it, after it with APP, then others.
 STATE_COLOURS = ((0.45, 0.45, 0.45), PALETTE[3], PALETTE[0], PALETTE[2], PALETTE[4])
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_MODEL_MARKERS = ("o", "D", "^")
 _LETTERS = 16  # of a caption to an inch
 _DARKER = 0.75  # letters are thinner than lines
 _LABEL_INCHES = 0.15  # from one line of small print to the next
@@ -48,6 +53,18 @@ def in_style() -> Iterator[None]:
     with plt.rc_context():
         use_style()
         yield
+
+
+def model_look(model_index: int) -> dict[str, Any]:
+    """Colour and marker of a figure's models, the first one darkest, as ``draw_intervals`` takes them."""
+    number = model_index % len(MODEL_COLOURS)
+    return {"color": MODEL_COLOURS[number], "fmt": _MODEL_MARKERS[number]}
+
+
+def condition_look(condition_index: int) -> dict[str, Any]:
+    """Colour and marker of a figure's conditions, the first one darkest, as ``draw_intervals`` takes them."""
+    number = condition_index % len(CONDITION_COLOURS)
+    return {"color": CONDITION_COLOURS[number], "fmt": MARKERS[condition_index]}
 
 
 # A legend at the right of its panel: what a figure is drawn from is below the panels.

@@ -400,8 +400,7 @@ def _draw_links_left(axes: Axes, links_left: Mapping[str, pd.Series]) -> None:
         aside = 0.26 * (model_index - (len(links_left) - 1) / 2)
         heights = np.arange(len(links_by_stage)) + aside
         shares = 100 * links_by_stage / links_by_stage["proposed"]
-        colour = style.PALETTE[model_index]
-        bars = axes.barh(heights, shares, 0.24, color=colour, label=model)
+        bars = axes.barh(heights, shares, 0.24, color=style.MODEL_COLOURS[model_index], label=model)
         axes.bar_label(bars, [f"{count:,}" for count in links_by_stage], padding=2, fontsize=7)
     stages = next(iter(links_left.values())).index
     axes.set_yticks(range(len(stages)), stages)
@@ -476,10 +475,9 @@ def _dots(marks_by_title: Mapping[str, Mapping[str, Mark]], **limits: Any) -> Fi
                 mark.table["method"].map(methods.index) + shift,
                 _intervals(mark),
                 across=True,
-                color=style.PALETTE[mark_index],
-                fmt=style.MARKERS[mark_index],
                 label=label,
                 markersize=4,
+                **style.condition_look(mark_index),
             )
         for row in range(0, len(methods), 2):
             axes.axhspan(row - 0.5, row + 0.5, color="0.95", zorder=0)
