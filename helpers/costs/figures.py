@@ -183,7 +183,7 @@ def matched_strength_curves(run: Run) -> Figure:
         f"means of n = {', '.join(map(str, counts))} records",
         f"curves: the update times {min(scales):g} to {max(scales):g}",
         "points: methods as they are, 95 % intervals",
-        "arrows: to APP at equal P(o*), dotted where inconclusive (bootstrap, Holm)",
+        "arrows: to APP, dotted: inconclusive (bootstrap, Holm)",
     )
     return with_caption(fig, _matched_in_words(does_less), footer([run], data_of(run), *notes))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ TITLES = {
     "unbiasedness": "Flatter scores on\nrandom words (RSD)",
 }
 CONTROLS = ("random", "constant")
+_SYMBOLS = {"consistency": "RSim", "relevance": "RSim", "unbiasedness": "RSD"}
+_ITEMS = {"consistency": "facts", "relevance": "chains", "unbiasedness": "random inputs"}
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 
@@ -118,7 +120,9 @@ def trace_map(
         for index, token in enumerate(tokens)
     ]
     axes.set_yticks(range(len(tokens)), labels)
-    axes.set_xlabel("layer at whose entry the token's state is restored")
+    axes.set_xlabel(
+        "layer at whose entry the token's state is restored (set to its value without noise)"
+    )
     axes.grid(visible=False)
     fig.colorbar(image, ax=axes, label=f"P({answer})", aspect=14)
     caption = (
@@ -272,6 +276,7 @@ def criteria_dots(
             axes.plot(chance, heights, look["fmt"], mfc="white", ms=4, color=look["color"])
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
+        axes.set_xlabel(f"{_SYMBOLS[criterion]}; right is better", fontsize=8)
         axes.locator_params(axis="x", nbins=4)
         for row in range(0, len(locators), 2):
             axes.axhspan(row - 0.5, row + 0.5, color="0.95", zorder=0)
@@ -280,31 +285,40 @@ def criteria_dots(
         axes.set_ylim(-0.5, len(locators) - 0.5)
     if len(criteria) > 1:
         fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
-    is_of_rsim = all_rows["locator"].isin(locators) & (all_rows["criterion"] != "unbiasedness")
-    counts = all_rows.loc[is_of_rsim, "n"]
+    limits = [axes.get_xlim() for axes in panels[:2]]  # both of RSim
+    for axes in panels[:2]:
+        axes.set_xlim(min(low for low, _ in limits) - 0.02, max(high for _, high in limits))
+    of_locators = all_rows[all_rows["locator"].isin(locators)].groupby("criterion")["n"]
+    counts = ", ".join(
+        f"{of_locators.min()[criterion]} to {of_locators.max()[criterion]:,} {items}"
+        for criterion, items in _ITEMS.items()
+    )
     notes = (
         f"located: the top {100 * share:g} % of the {granularity}s",
-        "right is better",
         "95 % intervals, by relation where there are eight",
         "hollow: sentences dealt to facts at random",
         "no mark: not measured",
     )
     shown_runs = [run for run, *_ in by_model.values()]
     datasets = dict.fromkeys(str(run.about.source["dataset"]) for run in shown_runs)
-    data = f"{' or '.join(datasets)}, RSim of n = {counts.min()} to {counts.max()} examples"
+    data = f"{' or '.join(datasets)}, n = {counts}"
     caption = footer(shown_runs, data, *notes)
-    return with_caption(fig, _shared_units_in_words(all_rows, granularity), caption)
+    return with_caption(fig, _shared_units_in_words(all_rows, granularity, null_means), caption)
 
 
-def _shared_units_in_words(table: pd.DataFrame, granularity: str) -> str:
-    """The locators' lowest and highest RSim, without controls, from a ``criteria_table``."""
+def _shared_units_in_words(
+    table: pd.DataFrame, granularity: str, null_means: Mapping[str, pd.DataFrame]
+) -> str:
+    """The locators' lowest and highest RSim, without controls, from a ``criteria_table``, and chance."""
     without_controls = table[~table["locator"].isin(CONTROLS)]
     range_of_criterion = without_controls.groupby("criterion")["mean"].agg(["min", "max"])
     range_of_wordings = _range_text(range_of_criterion.T["consistency"])
     range_of_chains = _range_text(range_of_criterion.T["relevance"])
+    chance = pd.concat(null_means.values()).query("subtask != 'unbiasedness'")["mean"]
+    range_of_chance = _range_text(chance.agg(["min", "max"]))
     return (
-        f"Locators find similar {granularity}s for wordings of one fact (relative similarity"
-        f" {range_of_wordings}), less similar ones for a fact and its chain ({range_of_chains})"
+        f"Locators find similar {granularity}s for wordings of one fact (RSim {range_of_wordings}), less"
+        f" similar ones for a fact and its chain ({range_of_chains}); chance {range_of_chance}"
     )
 
 
@@ -389,7 +403,8 @@ def _layers_in_words(
         if gains_half[:count].all()
         else f"at {count} of {len(mean_gain)} layers"
     )
-    words = f"Edits {where} gain at least half of the highest mean gain; {first[0]} points to layer {first[1]}"
+    gain_words = f"Edits {where} gain at least half of the highest mean gain"
+    words = f"{gain_words}; {first[0]} points to layer {first[1]}"
     return ", ".join([words, *(f"{label} to {peak}" for label, peak in others)])
 
 

@@ -47,6 +47,7 @@ from helpers.results.looks import method_line
 from helpers.results.notes import method_notes, training_notes
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive_interval
 from helpers.results.style import (
+    CONDITION_COLOURS,
     MARKERS,
     PALETTE,
     STATE_COLOURS,
@@ -71,12 +72,13 @@ LIST_LABELS = {
     "random": "random false $O_r$",
 }
 SHOWN_LISTS = ("target", *LIST_LABELS)  # of one record's answers, from above
+_PAPER = "paper:"
 _SLOPE_METRICS = {
     "AFF_hard": "forgetting\n(AFF, lower is better)",
     "ANF_hard": "noise\n(ANF, lower is better)",
     "GS": "paraphrases\n(GS, higher is better)",
 }
-_VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
+_VERDICT_COLOURS: Any = dict(zip(VERDICTS, (CONDITION_COLOURS[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
 LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
@@ -324,7 +326,6 @@ def paper_against_ours(
         runs,
         f"{dataset}, {_counts_of_records(our_metrics)}",
         "percent, 95 % intervals",
-        "paper: Tables 3, 4, 9",
         _effect_of_app(metrics_by_run),
         *_missing_in_words(our_metrics),
         *_shared_notes(runs, answer_filter),
@@ -347,9 +348,9 @@ def _slopes_in_words(our_metrics: Runs) -> str:
                     changes_of_metric.append(float((both.iloc[:, 1] - both.iloc[:, 0]).mean()))
     lowers_damage = max(changes["AFF_hard"] + changes["ANF_hard"], default=1.0) < 0
     damage_words = (
-        "With APP every editor forgets less and adds less noise"
+        "With APP every editor forgets less and adds less noise on average"
         if lowers_damage
-        else "With APP most editors forget less and add less noise"
+        else "With APP most editors forget less and add less noise on average"
     )
     fewer_paraphrases = sum(change < 0 for change in changes["GS"])
     if 2 * fewer_paraphrases > len(changes["GS"]):
@@ -388,7 +389,7 @@ def _effect_of_app(runs: Runs) -> str:
     less_damage = holds_by_finding[APP_REDUCES]
     less_success = holds_by_finding[APP_COSTS]
     return (
-        f"tests that are lower with APP (Holm): {sum(less_damage)} of {len(less_damage)} of AFF and ANF,"
+        f"lower with APP (Holm): {sum(less_damage)} of {len(less_damage)} tests of AFF and ANF,"
         f" {sum(less_success)} of {len(less_success)} of ES and GS"
     )
 
@@ -401,7 +402,15 @@ def _draw_slopes(axes: Axes, metric: str, editor: str, dataset: str, our_metrics
         names_in_paper = [(PAPER_NAMES.get(method, method), metric) for method in methods]
         if set(names_in_paper) <= set(value_of.index):
             ends = [float(value_of[name]) for name in names_in_paper]
-            axes.plot((0, 1), ends, color="0.75", linewidth=1.2, zorder=1, label="paper's models")
+            axes.plot(
+                (0, 1),
+                ends,
+                ":",
+                color="0.5",
+                linewidth=1.2,
+                zorder=1,
+                label=_models_of_paper(dataset),
+            )
     for model_index, ((model, _), metrics) in enumerate(our_metrics.items()):
         if set(methods) <= set(metrics):
             estimates = [metric_interval(metric, metrics[method][metric]) for method in methods]
@@ -419,13 +428,20 @@ def _draw_slopes(axes: Axes, metric: str, editor: str, dataset: str, our_metrics
     axes.grid(axis="x", visible=False)
 
 
+def _models_of_paper(dataset: str) -> str:
+    """The models of the paper's tables, for a legend."""
+    tables_of_paper = paper_setting("", dataset).values()
+    names = dict.fromkeys(str(printed["model"].iloc[0]) for printed in tables_of_paper)
+    return ",\n".join([f"{_PAPER} {next(iter(names))}", *list(names)[1:]])
+
+
 def _legend_of_slopes(fig: Figure, panels: Any) -> None:
     """One legend at the right of [metrics, editors] panels: each model once, the paper's last."""
     handles: dict[str, Any] = {}
     for axes in panels.flat:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    in_order = sorted(handles, key=lambda label: label == "paper's models")
+    in_order = sorted(handles, key=lambda label: label.startswith(_PAPER))
     fig.legend([handles[label] for label in in_order], in_order, loc="outside right center")
 
 
@@ -450,7 +466,15 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
         most_records = max(int(table["AFF_hard"].notna().sum()) for table in tables)
         axes.set_title(f"{model}\n{dataset.upper()}, n = {most_records}")
         _draw_verdicts(axes, counts_of_run.reindex(findings.index))
-    panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
+    is_given = verdicts_by_run.sum(numeric_only=True) > 0
+    bars, verdicts = panels[0, 0].get_legend_handles_labels()
+    given = [index for index, verdict in enumerate(verdicts) if is_given[verdict]]
+    panels[0, 0].legend(
+        [bars[index] for index in given],
+        [verdicts[index] for index in given],
+        loc="lower right",
+        bbox_to_anchor=(-0.1, 1.0),
+    )
     tests = (
         "tests by relation, p < 0.05 after Holm's correction: how many hold, of how many (–: none)"
     )
@@ -488,6 +512,7 @@ def _draw_verdicts(axes: Axes, counts: pd.DataFrame) -> None:
         count_words = f"{holds:.0f} of {test_count:.0f}" if test_count else "–"
         axes.text(1.05, height, count_words, va="center", fontsize=8)
     axes.set(xlim=(0, 1.5), xticks=[], ylabel="")
+    axes.set_xlabel("share of the tests", x=1 / 3, fontsize=8)
     axes.grid(visible=False)
 
 
@@ -529,7 +554,7 @@ def pictures() -> Figure:
     for axes, picture in zip(panels, _worked_pictures(), strict=True):
         _draw_picture(axes, picture)
     finding = "An edit can succeed while correct answers fall and false ones rise"
-    caption = "Made-up probabilities, log scale: ○ before the edit, ● after"
+    caption = "Made-up probabilities: ○ before the edit, ● after"
     return with_caption(fig, finding, caption)
 
 
@@ -550,9 +575,11 @@ def _worked_pictures() -> tuple[_Picture, _Picture, _Picture]:
     weakest_words = "weakest correct\nanswer after"
     strongest_false = max(after for _, after in FALSE.values())
     strongest_words = "strongest false\nanswer after"
-    es_title = "ES = 1: the new answer\nhas joined the list"
-    aff_title = f"AFF = {factors['AFF']:.2f}: correct answers\nfall, most below a false one"
-    anf_title = f"ANF = {factors['ANF']:.2f}: a false answer\nrises above a correct one"
+    es_title = "success (ES) = 1: the new\nanswer joins the list"
+    aff_title = (
+        f"forgetting (AFF) = {factors['AFF']:.2f}: most\ncorrect answers fall below a false one"
+    )
+    anf_title = f"noise (ANF) = {factors['ANF']:.2f}: a false\nanswer rises above a correct one"
     return (
         _Picture(es_title, {**NEW, **CORRECT}, weakest_correct, weakest_words),
         _Picture(aff_title, CORRECT, strongest_false, strongest_words),
@@ -564,15 +591,19 @@ def _draw_picture(axes: Axes, picture: _Picture) -> None:
     """An arrow from before to after the edit for each answer, and a line at the level."""
     answer_count = len(picture.answers)
     heights = np.arange(answer_count)[::-1]
-    arrow = {"arrowstyle": "->", "color": PALETTE[0]}
+    colour = CONDITION_COLOURS[0]
+    arrow = {"arrowstyle": "->", "color": colour}
     for height, (before, after) in zip(heights, picture.answers.values(), strict=True):
-        axes.plot(before, height, "o", mfc="none", color=PALETTE[0])
-        axes.plot(after, height, "o", color=PALETTE[0])
+        axes.plot(before, height, "o", mfc="white", color=colour)
+        axes.plot(after, height, "o", color=colour)
         axes.annotate("", (after, height), (before, height), arrowprops=arrow)
     axes.axvline(picture.level, color=PALETTE[3], linestyle="--", linewidth=1)
     label_style: dict[str, Any] = {"color": PALETTE[3], "fontsize": 7, "va": "center"}
-    axes.text(1.1 * picture.level, -0.75, picture.level_words, **label_style)
-    axes.set_title(picture.title, fontsize=9)
+    is_at_right = picture.level > 0.02  # of the panel: its words end before the frame
+    aside, side = (0.9, "right") if is_at_right else (1.1, "left")
+    axes.text(aside * picture.level, -0.75, picture.level_words, ha=side, **label_style)
+    axes.set_title(picture.title, fontsize=8)
+    axes.set_xlabel("probability (log scale)", fontsize=8)
     axes.set(xscale="log", xlim=(5e-4, 1.0), ylim=(-1.2, answer_count - 0.6))
     axes.set_yticks(heights, list(picture.answers))
     axes.grid(axis="y", visible=False)

@@ -27,8 +27,8 @@ PALETTE = tuple(
 )
 # An editor has a colour of its own in every figure (``looks.py``). Models have shades of slate, conditions
 # (kinds of facts, settings, what was shown) shades of indigo, from dark to light.
-MODEL_COLOURS = ("#1b2a33", "#5f7a88", "#a3b8c3")
-CONDITION_COLOURS = ("#332288", "#8074c9", "#bdb6ea")
+MODEL_COLOURS = ("#1b2a33", "#557280", "#93abb8")
+CONDITION_COLOURS = ("#332288", "#7d70c8", "#ada4e0")
 # Of states of a model: before an edit, after it, after it with APP, then others.
 STATE_COLOURS = ((0.45, 0.45, 0.45), PALETTE[3], PALETTE[0], PALETTE[2], PALETTE[4])
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
