@@ -43,14 +43,15 @@ from helpers.peak.tables import (
 )
 from helpers.results.archive import Run, archive
 from helpers.results.figure import Option, figure
-from helpers.results.looks import method_line
+from helpers.results.looks import method_line, scatter_look
 from helpers.results.notes import method_notes, training_notes
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive_interval
 from helpers.results.style import (
+    BEFORE_LOOK,
     CONDITION_COLOURS,
     MARKERS,
     PALETTE,
-    STATE_COLOURS,
+    condition_look,
     draw_intervals,
     model_look,
     with_caption,
@@ -143,7 +144,7 @@ def answer_probabilities(
     """One record's answers before and after edits, each list by its probability before (PEAK, Figure 1).
 
     ``answers`` is as ``edit_prompt_probabilities`` gives it, ``lists`` those of its lists that are drawn;
-    the title is the fact and the edit. Hollow marks are answers that the filter omits
+    the title is the fact and the edit. Pale marks are answers that the filter omits
     (``keep_answers``): the unedited model does not rank them as it should.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]
@@ -156,8 +157,8 @@ def answer_probabilities(
     shown_answers = shown_answers.assign(row=np.arange(len(shown_answers))[::-1])
     fig = Figure(figsize=(6.6, 0.19 * len(shown_answers) + 1.3))  # a panel draws in a thread
     axes = fig.subplots()
-    for state, marker, colour in zip(states, "ovsD^", STATE_COLOURS, strict=False):
-        _mark_answers(axes, shown_answers, state, marker, colour)
+    for number, state in enumerate(states):
+        _mark_answers(axes, shown_answers, state, _look_of_state(state, number))
     _shade_lists(axes, shown_answers)
     axes.set_yticks(
         shown_answers["row"], [without_mathematics(answer) for answer in shown_answers["answer"]]
@@ -167,7 +168,7 @@ def answer_probabilities(
     axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
     all_count = shown_answers["counts"].all()
-    note = "" if all_count else "; hollow: misranked by the unedited model, not counted"
+    note = "" if all_count else "; pale: misranked by the unedited model, not counted"
     return with_caption(fig, _lost_in_words(shown_answers, states), f"{title}{note}")
 
 
@@ -189,17 +190,27 @@ def _counted_answers(answers: pd.DataFrame, state_before: str) -> pd.Series:
     return pd.Series(counts, index=answers.index)
 
 
-def _mark_answers(
-    axes: Axes, answers: pd.DataFrame, state: str, marker: str, colour: tuple[float, ...]
-) -> None:
-    """A state's probabilities, filled where the answer counts, hollow where it does not."""
-    marker_style: dict[str, Any] = {"marker": marker, "s": 26, "zorder": 3}
-    counted = answers[answers["counts"]]
-    others = answers[~answers["counts"]]
-    filled_style = marker_style | {"color": colour, "edgecolor": "black", "linewidth": 0.4}
-    axes.scatter(counted[state], counted["row"], label=state, **filled_style)
-    hollow_style = marker_style | {"facecolor": "white", "edgecolor": colour, "linewidth": 0.9}
-    axes.scatter(others[state], others["row"], **hollow_style)
+def _look_of_state(state: str, number: int) -> dict[str, Any]:
+    """Marks of a state: before the edit, after a method's edit, or another one (number 1, …)."""
+    if number == 0:
+        return BEFORE_LOOK
+    label, _, with_app = state.partition("+")
+    name_of_label = {editor.label: name for name, editor in EDITORS.items()}
+    if label in name_of_label and with_app in ("", "APP"):
+        return scatter_look(f"{name_of_label[label]}{'+app' if with_app else ''}")
+    look = condition_look(number - 1)
+    return {"marker": look["fmt"], "color": look["color"]}
+
+
+def _mark_answers(axes: Axes, answers: pd.DataFrame, state: str, look: Mapping[str, Any]) -> None:
+    """A state's probabilities, pale where the answer does not count."""
+    for of_kind, alpha, label in (
+        (answers[answers["counts"]], 1.0, state),
+        (answers[~answers["counts"]], 0.3, None),
+    ):
+        axes.scatter(
+            of_kind[state], of_kind["row"], label=label, alpha=alpha, s=26, zorder=3, **look
+        )
 
 
 def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
@@ -211,7 +222,7 @@ def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
         bottom = answers_of_list["row"].min() - 0.5
         shade = "0.93" if list_name in ("correct", "random") else "1.0"
         axes.axhspan(bottom, top, color=shade, zorder=0)
-        list_label = {"target": "appended", **LIST_LABELS}[list_name]
+        list_label = {"target": "new answer", **LIST_LABELS}[list_name]
         middle = (top + bottom) / 2
         axes.text(1.01, middle, list_label, transform=axes.get_yaxis_transform(), va="center")
 
@@ -225,9 +236,7 @@ def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
     counts_in_words = [
         f"{count} of {len(correct)} after {state}" for state, count in lost_by_state.items()
     ]
-    return (
-        f"Correct answers that lose nine tenths of their probability: {', '.join(counts_in_words)}"
-    )
+    return f"Counted correct answers that lose nine tenths of their probability: {', '.join(counts_in_words)}"
 
 
 def _methods_of_editor(run: Run, editor: str) -> list[str]:
@@ -575,11 +584,9 @@ def _worked_pictures() -> tuple[_Picture, _Picture, _Picture]:
     weakest_words = "weakest correct\nanswer after"
     strongest_false = max(after for _, after in FALSE.values())
     strongest_words = "strongest false\nanswer after"
-    es_title = "success (ES) = 1: the new\nanswer joins the list"
-    aff_title = (
-        f"forgetting (AFF) = {factors['AFF']:.2f}: most\ncorrect answers fall below a false one"
-    )
-    anf_title = f"noise (ANF) = {factors['ANF']:.2f}: a false\nanswer rises above a correct one"
+    es_title = "success (ES) = 1:\nthe new answer joins the list"
+    aff_title = f"forgetting (AFF) = {factors['AFF']:.2f}:\nmost fall below a false one"
+    anf_title = f"noise (ANF) = {factors['ANF']:.2f}:\na false answer rises"
     return (
         _Picture(es_title, {**NEW, **CORRECT}, weakest_correct, weakest_words),
         _Picture(aff_title, CORRECT, strongest_false, strongest_words),

@@ -57,11 +57,11 @@ LOOKS = {
     "kn": Look(RED, "X"),
     "mend": Look(GREY, "*"),
     "grace": Look(BLACK, "p"),
-    "memoir": Look(BLACK, "h"),
+    "memoir": Look(GREEN, "h"),
     "in-context": Look(GREEN, "H"),
     "ike": Look(GREEN, "8"),
     "memory-bm25": Look(SKY, "^"),
-    "memory-hidden": Look(SKY, "v"),
+    "memory-hidden": Look(BROWN, "v"),
 }
 OTHER = Look(GREY, "h")  # of an editor that has no look of its own
 
@@ -80,3 +80,9 @@ def method_line(method: str) -> dict[str, Any]:
         "mfc": face,
         "markersize": 10 if is_large else 6,
     }
+
+
+def scatter_look(method: str) -> dict[str, Any]:
+    """Marker and colours of a method, as a scatter plot takes them."""
+    line = method_line(method)
+    return {"marker": line["marker"], "facecolor": line["mfc"], "edgecolor": line["color"]}
