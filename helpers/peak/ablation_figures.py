@@ -25,7 +25,6 @@ from helpers.peak.ablations import (
 from helpers.peak.figures import (
     ABOVE,
     ACROSS,
-    LIST_COLOURS,
     MAIN_RUN,
     rows_of_estimates,
 )
@@ -52,7 +51,6 @@ from helpers.results.notes import training_notes
 from helpers.results.statistics import interval
 from helpers.results.style import (
     AT_RIGHT,
-    MARKERS,
     condition_look,
     draw_intervals,
     with_caption,
@@ -152,15 +150,14 @@ def _draw_objectives(
 ) -> None:
     """A row an editor and variant, by their labels, and in it the change of AFF and that of ANF."""
     heights = {row: -float(number) for number, row in enumerate(rows)}
-    colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
-    for metric_index, (metric, colour) in enumerate(zip(HARD_FACTORS, colours, strict=True)):
+    for metric_index, metric in enumerate(HARD_FACTORS):
         aside = 0.12 - 0.24 * metric_index
         of_metric = [test for test in tests if test.evidence.metric == metric]
         heights_of_tests = [
             heights[test.evidence.editor, test.evidence.higher] + aside for test in of_metric
         ]
         words = _DAMAGE_WORDS[metric]
-        mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
+        mark_style = {"label": words, **condition_look(metric_index)}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
     labels = [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
     axes.set_yticks([*heights.values()], labels, fontsize=8)

@@ -49,7 +49,6 @@ from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive
 from helpers.results.style import (
     BEFORE_LOOK,
     CONDITION_COLOURS,
-    MARKERS,
     PALETTE,
     condition_look,
     draw_intervals,
@@ -82,7 +81,6 @@ _SLOPE_METRICS = {
 _VERDICT_COLOURS: Any = dict(zip(VERDICTS, (CONDITION_COLOURS[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
-LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
 _together = partial(figure, of="peak", main=MAIN_RUN, together=True)
 Answers = Mapping[str, tuple[float, float]]  # probability before and after the edit
 NEW: Answers = {"Thailand (new)": (0.001, 0.6)}
@@ -641,9 +639,8 @@ def draw_list_probabilities(axes: Axes, probabilities_by_state: Mapping[str, pd.
         columns = [table[f"{list_name}_{moment}"] for table, moment in table_and_moment.values()]
         intervals = [positive_interval(column) for column in columns]
         mark_style: Any = {
-            "fmt": MARKERS[list_index],
-            "color": LIST_COLOURS[list_name],
             "label": list_label,
+            **condition_look(list_index),
         }
         heights_of_list = heights + 0.2 - 0.2 * list_index
         draw_intervals(
@@ -682,7 +679,7 @@ def loss_by_similarity(run: Run) -> Figure:
     most_answers = max(map(len, answers_by_method.values()))
     without_app = [editor for editor in editors if f"{editor}+APP" not in answers_by_method]
     notes = (
-        f"up to {most_answers} known correct answers in five bins",
+        f"up to {most_answers} known answers in five bins",
         "adjusted for record, prior, rank, length",
         "95 % intervals by relation",
         *fewer_records(edited_run.only([*answers_by_method])),

@@ -178,6 +178,7 @@ def label_points(
     for whisker in whiskers:
         in_inches = Bbox(to_panel.transform(whisker.get_points()) * panel_size)
         covered_boxes.append(in_inches.padded(0.01))
+    label_boxes: list[Bbox] = []
     for point in points:
         mark = mark_of(point)
         size = np.array([0.07 * len(point.label), 0.12])  # inches, of small print
@@ -188,11 +189,12 @@ def label_points(
         ]
         costs = [
             _covered(candidate, covered_boxes, panel_size)
+            + _COST_OF_LABEL * _shared_area(candidate, label_boxes)
             + _COST_OF_INCH * _distance(mark, candidate)
             for candidate in candidates
         ]
         box = candidates[int(np.argmin(costs))]
-        covered_boxes.append(box)
+        label_boxes.append(box)
         is_far = _distance(mark, box) > _LEADER_INCHES
         axes.annotate(
             point.label,
@@ -207,6 +209,7 @@ def label_points(
         )
 
 
+_COST_OF_LABEL = 10  # to cover another label, against a mark or an interval
 _COST_OF_INCH = 0.05  # between a mark and its label, in covered square inches
 _LEADER_INCHES = 0.12  # from a mark on, a line leads from its label to it
 _LEADER: dict[str, Any] = {
@@ -241,14 +244,15 @@ def _distance(mark: np.ndarray, box: Bbox) -> float:
 
 def _covered(box: Bbox, others: Sequence[Bbox], panel_size: np.ndarray) -> float:
     """The area of a box that others cover, and what of it is outside the panel."""
-    covered = 0.0
-    for other in others:
-        shared = Bbox.intersection(box, other)
-        if shared is not None:
-            covered += shared.width * shared.height
     inside = Bbox.intersection(box, Bbox.from_bounds(0, 0, *panel_size))
     inside_area = 0.0 if inside is None else inside.width * inside.height
-    return covered + box.width * box.height - inside_area
+    return _shared_area(box, others) + box.width * box.height - inside_area
+
+
+def _shared_area(box: Bbox, others: Sequence[Bbox]) -> float:
+    """The area of a box that others cover."""
+    shared = [Bbox.intersection(box, other) for other in others]
+    return sum(part.width * part.height for part in shared if part is not None)
 
 
 def draw_intervals(

@@ -155,8 +155,7 @@ def construction_funnel(run: Run) -> Figure:
     first_counts = dict.fromkeys(f"{funnel['left'].iloc[0]:,}" for _, funnel in by_set)
     notes = (
         "numbers: facts left",
-        f"relation's share: at most {source['counterfactual']['per_relation']} records of a relation (CF),"
-        f" {source['temporal']['per_relation']} (T)",
+        "relation's share: the most records that a relation may have",
         f"last steps: what the model knows, by the {source['rule']} of answers",
         "no bar: not a step of the set",
     )
