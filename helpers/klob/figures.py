@@ -121,7 +121,8 @@ def trace_map(
     ]
     axes.set_yticks(range(len(tokens)), labels)
     axes.set_xlabel(
-        "layer at whose entry the token's state is restored (set to its value without noise)"
+        "layer at whose entry the token's state is restored (to its value without noise)",
+        fontsize=8,
     )
     axes.grid(visible=False)
     fig.colorbar(image, ax=axes, label=f"P({answer})", aspect=14)

@@ -679,8 +679,8 @@ def loss_by_similarity(run: Run) -> Figure:
     most_answers = max(map(len, answers_by_method.values()))
     without_app = [editor for editor in editors if f"{editor}+APP" not in answers_by_method]
     notes = (
-        f"up to {most_answers} known answers in five bins",
-        "adjusted for record, prior, rank, length",
+        f"up to {most_answers} known answers, 5 bins",
+        "adjusted: record, prior, rank, length",
         "95 % intervals by relation",
         *fewer_records(edited_run.only([*answers_by_method])),
         *([f"no APP: {', '.join(without_app)}"] if without_app else []),

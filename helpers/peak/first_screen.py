@@ -114,7 +114,7 @@ def typical_edit(run: Run) -> Figure:
         f" below a tenth of their probability, with APP {lost_with} of {correct_count}"
     )
     model = model_words(run.about.source["model"]).partition(" (")[0]
-    notes = "a record of average damage; answers ranked rightly before the edit"
+    notes = "a record of average damage, answers ranked rightly before"
     return with_caption(fig, finding, f"{model}: “{record.edit_prompt} …”; {notes}")
 
 
