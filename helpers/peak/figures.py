@@ -668,7 +668,7 @@ def loss_by_similarity(run: Run) -> Figure:
         for method in (editor, f"{editor}+APP"):
             if method in answers_by_method:
                 bins = binned_losses(answers_by_method[method])
-                mark_style = {**method_line(method_named(method)), "markersize": 4}
+                mark_style = {**method_line(method_named(method)), "markersize": 5.5}
                 draw_intervals(axes, bins["cosine"], bins, **mark_style)
         axes.axhline(0, color="0.6", linewidth=0.8)
         axes.set_title(editor, fontsize=9)
