@@ -25,14 +25,15 @@ from helpers.behaviour.prediction import (
     estimate_of,
     prediction_of,
 )
-from helpers.editing.editors import distinct
+from helpers.editing.editors import distinct, method_named
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
 from helpers.peak.tables import Metrics, data_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
+from helpers.results.looks import method_line
 from helpers.results.notes import training_notes
 from helpers.results.statistics import Contrast, interval
-from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.style import draw_intervals, model_look, with_caption
 from helpers.results.text import footer
 
 _COLUMNS = {  # scorers of the figure, and their titles
@@ -42,51 +43,48 @@ _COLUMNS = {  # scorers of the figure, and their titles
     "chat, greedy": "chat",
 }
 
-_SHORTEST_ARROW = 3  # points; a shorter change is a bar, since an arrow's head would exaggerate it
-
 
 @figure("08_scorers", of="scorers", main=MAIN_RUN, when=lambda run: len(run.tables) > 3)
-def scorer_arrows(run: Run) -> Figure:
-    """Success of each editor under four scorers, an arrow from plain to with APP."""
+def scorer_marks(run: Run) -> Figure:
+    """Success of each editor under four scorers, plain and with APP (hollow)."""
     tables_by_state = by_state(run)
     editors = [state for state in tables_by_state if not state.endswith("+APP")]
     scorers = [name for name in _COLUMNS if any(name in t for t in tables_by_state.values())]
-    size = (8.4, 0.34 * len(editors) + 1.5)
+    size = (8.4, 0.4 * len(editors) + 1.5)
     fig, panels = plt.subplots(1, len(scorers), figsize=size, sharex=True, sharey=True)
     for axes, scorer in zip(np.atleast_1d(panels), scorers, strict=True):
-        _draw_arrows(axes, scorer, editors, tables_by_state)
+        _draw_scorer(axes, scorer, editors, tables_by_state)
     heights = np.arange(len(editors))[::-1]
     np.atleast_1d(panels)[0].set_yticks(heights, editors)
     notes = (
-        "percent of the edits",
-        "●: plain, 95 % intervals",
-        "arrow to, or bar: with APP",
+        "hollow: with APP",
+        "95 % intervals, not tested",
         *training_notes(run),
     )
     caption = footer([run], data_of(run), *notes)
     return with_caption(fig, _success_in_words(tables_by_state), caption)
 
 
-def _draw_arrows(axes: Axes, scorer: str, editors: Sequence[str], tables_by_state: Metrics) -> None:
-    """A row an editor: its interval without APP, and an arrow to its mean with APP."""
+def _draw_scorer(axes: Axes, scorer: str, editors: Sequence[str], tables_by_state: Metrics) -> None:
+    """A row an editor: its interval without APP, and below it, joined by a line, that with APP."""
     for height, editor in zip(range(len(editors) - 1, -1, -1), editors, strict=True):
-        if scorer not in tables_by_state[editor]:
-            continue
-        without_app = interval(tables_by_state[editor][scorer], kind_of_scorer(scorer))
-        draw_intervals(
-            axes, [height], rows_of_estimates([without_app]), fmt="o", color=PALETTE[7], **ACROSS
+        methods = (editor, f"{editor}+APP")
+        shown = [name for name in methods if scorer in tables_by_state.get(name, ())]
+        estimates = rows_of_estimates(
+            interval(tables_by_state[name][scorer], kind_of_scorer(scorer)) for name in shown
         )
-        protected = tables_by_state.get(f"{editor}+APP")
-        if protected is not None and scorer in protected:
-            start = 100 * without_app.mean
-            end = 100 * float(protected[scorer].mean())
-            if abs(end - start) < _SHORTEST_ARROW:
-                axes.plot([end], [height], "|", color=PALETTE[3], markersize=9, markeredgewidth=1.6)
-                continue
-            style: dict[str, Any] = {"arrowstyle": "-|>", "color": PALETTE[3], "lw": 1.4}
-            style |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
-            axes.annotate("", (end, height), (start, height), arrowprops=style)
+        heights = [height + 0.15 - 0.3 * methods.index(name) for name in shown]
+        axes.plot(estimates["mean"], heights, color="0.6", linewidth=0.8, zorder=1)
+        for number, name in enumerate(shown):
+            look = {"color": "0.4", "marker": "o"}
+            if editor != UNEDITED:
+                look = method_line(method_named(name))
+            mark_style = {**look, **ACROSS, "linestyle": "", "label": None}
+            draw_intervals(
+                axes, heights[number : number + 1], estimates.iloc[[number]], **mark_style
+            )
     axes.set_title(_COLUMNS[scorer], fontsize=9)
+    axes.set_xlabel("percent of the edits", fontsize=8)
     axes.set(xlim=(-4, 104), xticks=(0, 50, 100))
     axes.grid(axis="y", visible=False)
 
@@ -198,8 +196,7 @@ def _draw_predictions(axes: Axes, predictions: Mapping[str, Prediction]) -> None
 
 def _mark_of_model(model_index: int, model: str) -> dict[str, Any]:
     """How a model's marks look, as ``draw_intervals`` takes it."""
-    colour = PALETTE[model_index]
-    return {"fmt": MARKERS[model_index], "color": colour, "label": model, **ACROSS}
+    return {"label": model, **model_look(model_index), **ACROSS}
 
 
 def _finding_in_words(
@@ -207,11 +204,11 @@ def _finding_in_words(
 ) -> str:
     """What APP costs the first model's text, and how well P(o*) and ES predict that it names o*."""
     cost = next(iter(costs.values())).get("free, greedy")
-    prediction = next(iter(predictions.values()))
+    model, prediction = next(iter(predictions.items()))
     by_probability = prediction.within[REFERENCE][0]
     by_es = prediction.within["ES"][0]
     finding = (
-        f"{PREDICTORS[REFERENCE]} predicts whether a text names the new answer o* (AUC"
+        f"On {model} {PREDICTORS[REFERENCE]} predicts whether a text names the new answer o* (AUC"
         f" {by_probability:.2f}), ES does so less well ({by_es:.2f})"
     )
     if cost is None or not cost.difference.high < 0:

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from helpers import UserError
 from helpers.comparison.measures import (
@@ -26,9 +27,11 @@ from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.statistics import Estimate
 from helpers.results.style import PointLabel, label_points, with_caption
+from helpers.results.text import footer
 from helpers.thinkedit.metrics import DEEP, OWN
 
-PLACEBO_COLOUR = "0.6"
+PLACEBO_COLOUR = "0.5"
+_ARROW_SAMPLES = (0.25, 0.5, 0.75)  # of an arrow's length, which labels avoid
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,16 @@ class Front:
 FRONTS = (
     Front(
         NAMING,
-        "responses that name the new answer",
+        "share of responses that name the new answer",
         "AFF",
-        "other answers forgotten (AFF)",
+        "share of other answers forgotten (AFF)",
         "PEAK-CF records",
     ),
     Front(
         DEEP,
-        "edits that leave no chain (deep)",
+        "share of edits that leave no chain of two or more steps (deep)",
         OWN,
-        "subject's other facts lost",
+        "share of the subject's other facts lost",
         "recalled facts",
         is_left=True,
     ),
@@ -116,15 +119,17 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     ranges = [
         f"{min(numbers)} to {max(numbers)} {front.items}" for front, numbers in counts.items()
     ]
-    shown_keys = [
-        key for name in model_names for front in FRONTS for key in _points(rows, name, front)
-    ]
-    placebo_words = "; grey ×: placebo edit"
-    note = (
-        f"n: {', '.join(ranges)}, edited alone; bars: 95 % intervals; hollow: with APP"
-        f"{placebo_words if any(key.placebo for key in shown_keys) else ''}; MEND: undertrained"
+    shown_runs = [run for run in runs if run.about.source["model"] in model_names]
+    without_panel = sorted(names.difference(model_names))
+    notes = (
+        "95 % intervals",
+        "hollow: with APP",
+        "grey ×: placebo, another fact's edit",
+        "MEND: undertrained",
+        *([f"{', '.join(without_panel)}: too few editors measured"] if without_panel else []),
     )
-    return with_caption(fig, _front_in_words(rows, model_names), note)
+    caption = footer(shown_runs, f"n = {', '.join(ranges)}, edited alone", *notes)
+    return with_caption(fig, _front_in_words(rows, model_names), caption)
 
 
 Points = dict[RowKey, tuple[Estimate, Estimate]]
@@ -172,15 +177,31 @@ def _draw_points(axes: Axes, points: Points) -> None:
 
 
 def _label_editors(axes: Axes, points: Points) -> None:
-    """Names next to the plain editors' marks; those with APP are where the arrows lead."""
+    """Names next to the marks of plain editors and placebos; those with APP are where the arrows lead."""
     labelled: list[PointLabel] = []
     others: list[PointLabel] = []
     for key, (effect, damage) in points.items():
         line = method_line(key.method)
         label = PointLabel(effect.mean, damage.mean, line["label"], line["color"])
-        is_plain = "+" not in key.method and not key.placebo
-        (labelled if is_plain else others).append(label)
-    label_points(axes, labelled, others)
+        if key.placebo:
+            label = label._replace(colour=PLACEBO_COLOUR)
+        (others if "+" in key.method else labelled).append(label)
+        plain = key._replace(method=key.method.partition("+")[0])
+        if plain != key and plain in points:
+            effect_plain, damage_plain = points[plain]
+            for share in _ARROW_SAMPLES:
+                x = effect.mean + share * (effect_plain.mean - effect.mean)
+                y = damage.mean + share * (damage_plain.mean - damage.mean)
+                others.append(label._replace(x=x, y=y))
+    whiskers = [
+        box
+        for effect, damage in points.values()
+        for box in (
+            Bbox([[effect.low, damage.mean], [effect.high, damage.mean]]),
+            Bbox([[effect.mean, damage.low], [effect.mean, damage.high]]),
+        )
+    ]
+    label_points(axes, labelled, others, whiskers)
 
 
 def _whisker_lengths(estimate: Estimate) -> np.ndarray:

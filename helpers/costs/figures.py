@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.costs.held_out_answers import (
+    FOREIGN,
     HALF,
     SHOWN,
     UNSHOWN,
@@ -18,7 +19,7 @@ from helpers.costs.held_out_answers import (
     editors_held_out,
     protections,
 )
-from helpers.costs.leaks import BINS, leaks_of_run
+from helpers.costs.leaks import BINS, leaks_of_run, slope_by_record
 from helpers.costs.strength import (
     DAMAGES,
     Matched,
@@ -26,7 +27,14 @@ from helpers.costs.strength import (
     matched_pairs,
     strength_curves,
 )
-from helpers.costs.undo import STATES, WAYS_BACK, returns_of_run
+from helpers.costs.undo import (
+    BACK_TO_FIRST,
+    BACK_TO_LIST,
+    EDITED,
+    STATES,
+    WAYS_BACK,
+    returns_of_run,
+)
 from helpers.editing.editors import method_label
 from helpers.peak.figures import ACROSS, MAIN_RUN, rows_of_estimates
 from helpers.peak.metrics import METRICS, metric_interval
@@ -34,15 +42,36 @@ from helpers.peak.tables import data_of
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
-from helpers.results.statistics import LEVEL, Kind, interval, mean_interval, paired
-from helpers.results.style import AT_RIGHT, MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.statistics import (
+    LEVEL,
+    Kind,
+    holm,
+    interval,
+    mean_above,
+    mean_interval,
+    paired,
+)
+from helpers.results.style import (
+    AT_RIGHT,
+    CONDITION_COLOURS,
+    MARKERS,
+    condition_look,
+    draw_intervals,
+    with_caption,
+)
 from helpers.results.text import footer
 
 _PRIMARY_STRENGTH = "P"
+_FEWEST_IN_BIN = 5  # records
+_AFTER_STATE = {
+    EDITED: "after the edit",
+    BACK_TO_FIRST: "after a second edit back to the first",
+    BACK_TO_LIST: "after one back to the list",
+}
 _GIVEN_WORDS = {
     "half": "half of both lists",
     "half of O": "half of the correct answers alone",
-    "foreign O": "another record's correct answers",
+    "foreign O": "another record's (control)",
 }
 _MEASURE_TITLES = {
     "AFF": "forgetting of correct answers (AFF)",
@@ -74,9 +103,10 @@ def held_out_dumbbells(run: Run) -> Figure:
     counts = {protection.metric.name: len(protection.plain) for protection in compared}
     counts_in_words = ", ".join(f"{count} ({name})" for name, count in counts.items())
     notes = (
-        f"n = {counts_in_words} records, paired with the plain edit on the same halves",
+        f"n = {counts_in_words} records",
         "95 % intervals",
-        "APP's loss was given the shown half",
+        "above: means of editors",
+        "control: correct answers of another record, and the shown half of the false ones",
     )
     return with_caption(fig, _held_out_in_words(compared), footer([run], data_of(run), *notes))
 
@@ -92,19 +122,15 @@ def _draw_dumbbells(
     }
     ends = [estimates["mean"] for estimates in estimates_of_half.values()]
     axes.plot(ends, [rows, rows], color="0.6", linewidth=1.5, zorder=1)  # a line a row
-    for half, colour, fill, aside in (
-        (SHOWN, PALETTE[0], PALETTE[0], 0.1),
-        (UNSHOWN, PALETTE[3], "white", -0.1),
-    ):
+    for index, (half, aside) in enumerate(((SHOWN, 0.1), (UNSHOWN, -0.1))):
         at_rows = [row + aside for row in rows]
         draw_intervals(
             axes,
             at_rows,
             estimates_of_half[half],
-            fmt="o",
-            color=colour,
-            mfc=fill,
             label=half,
+            mfc=None if half == SHOWN else "white",
+            **condition_look(index),
             **ACROSS,
         )
     axes.axvline(0, color="0.4", linewidth=0.8)
@@ -115,21 +141,23 @@ def _draw_dumbbells(
 def _held_out_in_words(compared: Sequence[Protection]) -> str:
     """The finding: means over editors of what is protected of either half, where half was given."""
     primary = [protection for protection in compared if protection.given == HALF]
+    controls = [protection for protection in compared if protection.given == FOREIGN]
     is_protected = all(protection.of_half(UNSHOWN).difference.low > 0 for protection in primary)
     words = []
     for name, damage in (("AFF", "forgetting"), ("ANF", "noise")):
-        of_measure = [protection for protection in primary if protection.metric.name == name]
-        means = {
-            half: 100 * float(np.mean([p.of_half(half).difference.mean for p in of_measure]))
-            for half in (SHOWN, UNSHOWN)
-        }
-        words.append(f"{means[UNSHOWN]:.0f} points less {damage} ({means[SHOWN]:.0f} where shown)")
-    beginning = "APP also protects" if is_protected else "What APP does for"
-    editors = len({protection.editor for protection in primary})
-    return (
-        f"{beginning} answers that its loss was not shown: {words[0]}, {words[1]}; means of"
-        f" {editors} editors"
-    )
+        compared_with = [f"shown: {_mean_protection(primary, name, SHOWN):.0f}"]
+        if controls:
+            compared_with.append(f"control: {_mean_protection(controls, name, UNSHOWN):.0f}")
+        points = f"{_mean_protection(primary, name, UNSHOWN):.0f} points"
+        words.append(f"{points} less {damage} ({', '.join(compared_with)})")
+    beginning = "APP also protects" if is_protected else "APP acts on"
+    return f"Given {_GIVEN_WORDS[HALF]}, {beginning} the other half: {words[0]}, {words[1]}"
+
+
+def _mean_protection(compared: Sequence[Protection], name: str, half: str) -> float:
+    """The mean over editors of what is protected of a half by a measure, in points."""
+    of_measure = [protection for protection in compared if protection.metric.name == name]
+    return 100 * float(np.mean([p.of_half(half).difference.mean for p in of_measure]))
 
 
 @figure("04_matched_strength", of="matched", main=MAIN_RUN)
@@ -145,18 +173,19 @@ def matched_strength_curves(run: Run) -> Figure:
     panels[0].set_ylabel("percent")
     panels[-1].legend(**AT_RIGHT)
     primary = [pair for pair in matched_pairs(curves) if pair.is_primary]
+    does_less = _less_damage(primary)
     for axes, measure in zip(panels, DAMAGES, strict=True):
         for pair in primary:
-            _draw_gap(axes, pair, measure)
+            _draw_gap(axes, pair, measure, is_less=does_less[pair.curve.method, measure])
     counts = sorted({len(curve.by_scale[1.0]) for curve in curves.values()})
-    scales = sorted({scale for curve in curves.values() for scale in curve.scales})
+    scales = {scale for curve in curves.values() for scale in curve.scales}
     notes = (
         f"means of n = {', '.join(map(str, counts))} records",
-        f"curves: the update times {', '.join(f'{scale:g}' for scale in scales)} (0: unedited)",
+        f"curves: the update times {min(scales):g} to {max(scales):g}",
         "points: methods as they are, 95 % intervals",
-        "arrows: from the scaled update to APP",
+        "arrows: to APP, dotted: inconclusive (bootstrap, Holm)",
     )
-    return with_caption(fig, _matched_in_words(primary), footer([run], data_of(run), *notes))
+    return with_caption(fig, _matched_in_words(does_less), footer([run], data_of(run), *notes))
 
 
 def _draw_strength(axes: Axes, curve: StrengthCurve, measure: str) -> None:
@@ -174,40 +203,56 @@ def _draw_strength(axes: Axes, curve: StrengthCurve, measure: str) -> None:
         rows_of_estimates([estimate]),
         fmt=look["marker"],
         color=look["color"],
-        fillstyle=look["fillstyle"],
+        mfc=look["mfc"],
         markersize=8,
         label=look["label"],
     )
 
 
-def _draw_gap(axes: Axes, pair: Matched, measure: str) -> None:
-    """An arrow from an editor's scaled update to the editor with APP, at equal strength."""
+def _less_damage(pairs: Sequence[Matched]) -> dict[tuple[str, str], bool]:
+    """By editor and measure whether APP does less damage at equal strength, after Holm's correction."""
+    contrasts = {
+        (pair.curve.method, measure): pair.contrast(measure)
+        for pair in pairs
+        for measure in DAMAGES
+    }
+    corrected = holm([contrast.p_value for contrast in contrasts.values()])
+    return {
+        key: bool(p_value < LEVEL and contrast.difference.mean > 0)
+        for (key, contrast), p_value in zip(contrasts.items(), corrected, strict=True)
+    }
+
+
+def _draw_gap(axes: Axes, pair: Matched, measure: str, *, is_less: bool) -> None:
+    """An arrow from an editor's scaled update to the editor with APP, dotted where it is inconclusive."""
     level = 100 * float(pair.other[pair.strength].mean())
     scaled, with_app = (100 * damage for damage in pair.damage(measure))
     if np.isnan(scaled):
         return  # the editor is never as strong
-    arrow = {"arrowstyle": "->", "color": "0.3", "linewidth": 1.2}
-    axes.annotate("", xy=(level, with_app), xytext=(level, scaled), arrowprops=arrow, zorder=6)
-
-
-def _matched_in_words(pairs: Sequence[Matched]) -> str:
-    """In how many comparisons APP does less damage than an update of the same strength."""
-    exceptions: dict[str, list[str]] = {measure: [] for measure in DAMAGES}
-    for pair in pairs:
-        for measure in DAMAGES:
-            contrast = pair.contrast(measure)
-            is_less = contrast.p_value < LEVEL and contrast.difference.mean > 0
-            if not is_less:
-                exceptions[measure].append(method_label(pair.curve.method))
-    forgetting, noise = (
-        f"{len(pairs) - len(editors)} of {len(pairs)} editors"
-        + (f" (not {', '.join(editors)})" if editors else "")
-        for editors in exceptions.values()
+    line_style = "-" if is_less else ":"
+    aside = 0.7  # from the interval of the mark
+    arrow = {"arrowstyle": "->", "color": "0.3", "linewidth": 1.2, "linestyle": line_style}
+    axes.annotate(
+        "", xy=(level - aside, with_app), xytext=(level - aside, scaled), arrowprops=arrow, zorder=6
     )
+
+
+def _matched_in_words(does_less: Mapping[tuple[str, str], bool]) -> str:
+    """For how many editors APP does less damage than an update of the same strength."""
+    forgetting, noise = (_editors_in_words(does_less, measure) for measure in DAMAGES)
     return (
         f"At equal P(o*) APP forgets less than the scaled update for {forgetting} and adds less noise for"
         f" {noise}"
     )
+
+
+def _editors_in_words(does_less: Mapping[tuple[str, str], bool], measure: str) -> str:
+    of_measure = {
+        editor: is_less for (editor, name), is_less in does_less.items() if name == measure
+    }
+    others = [method_label(editor) for editor, is_less in of_measure.items() if not is_less]
+    words = f"{len(of_measure) - len(others)} of {len(of_measure)} editors"
+    return f"{words} (inconclusive: {', '.join(others)})" if others else words
 
 
 @figure("04_leaks", of="leaks", main=MAIN_RUN)
@@ -229,49 +274,62 @@ def leak_curves(run: Run) -> Figure:
     counts = sorted({leaks["case_id"].nunique() for leaks in leaks_by_method.values()})
     data = data_of(run, f"{', '.join(map(str, counts))} records")
     notes = (
-        "means over records of each one's subjects in a bin, 95 % t intervals",
-        "bins of fewer than five records are omitted",
+        "means over records, 95 % t intervals",
+        f"no mark: fewer than {_FEWEST_IN_BIN} records",
+        "more similar: tested by rank correlation",
     )
     return with_caption(fig, _leaks_in_words(leaks_by_method), footer([run], data, *notes))
 
 
 def _draw_binned(axes: Axes, others: pd.DataFrame, similarity: str, method: str) -> None:
-    """Mean change by bin of similarity, over the records that have a subject in the bin."""
+    """Mean change by bin of similarity, over the records that have a subject in the bin.
+
+    A line is broken where a bin has too few of them.
+    """
     bins = pd.cut(others[similarity], BINS, include_lowest=True)
-    centres = []
-    estimates = []
+    estimates = {}
     for bin_of_subjects, of_bin in others.groupby(bins, observed=True):
         by_record = of_bin.groupby(["case_id", "relation"], dropna=False)["change"].mean()
-        if len(by_record) >= 5:
-            centres.append(max(bin_of_subjects.left, -0.1) / 2 + bin_of_subjects.right / 2)
-            estimates.append(mean_interval(by_record))
+        if len(by_record) >= _FEWEST_IN_BIN:
+            estimates[bin_of_subjects] = mean_interval(by_record)
+    all_bins = bins.cat.categories
+    of_bins = rows_of_estimates(estimates.values(), scale=1).set_axis([*estimates], axis=0)
+    centres = [max(one_bin.left, -0.1) / 2 + one_bin.right / 2 for one_bin in all_bins]
     look = method_line(method)
     draw_intervals(
         axes,
         centres,
-        rows_of_estimates(estimates, scale=1),
+        of_bins.reindex(all_bins),
         fmt=f"{look['marker']}-",
         color=look["color"],
-        fillstyle=look["fillstyle"],
+        mfc=look["mfc"],
         markersize=5,
         label=look["label"],
     )
 
 
 def _leaks_in_words(leaks_by_method: Mapping[str, pd.DataFrame]) -> str:
-    """The finding: with which method o* rises most at other subjects, and by how much with the others."""
-    rise_by_method = {
+    """How far o* rises on average at other subjects with each method, and whether similar ones rise more."""
+    rises = {
         method_label(method): leaks[~leaks["is_own"]].groupby("case_id")["change"].mean().mean()
         for method, leaks in leaks_by_method.items()
     }
-    first, *others = sorted(rise_by_method, key=lambda label: -rise_by_method[label])
-    finding = (
-        f"{first} makes the new answer o* more probable at other subjects as well, by"
-        f" {rise_by_method[first]:.1f} nats per token"
+    slopes = [
+        mean_above(slope_by_record(leaks, "whitened"), 0.0, "number")
+        for leaks in leaks_by_method.values()
+    ]
+    corrected = holm([slope.p_value for slope in slopes])
+    follows_keys = all(
+        p_value < LEVEL and slope.difference.mean > 0
+        for p_value, slope in zip(corrected, slopes, strict=True)
     )
-    if not others:
-        return finding
-    return f"{finding}; {' and '.join(others)} by {rise_by_method[others[0]]:.1f} at most"
+    first, *others = sorted(rises, key=lambda label: -rises[label])
+    others_in_words = ", ".join(f"{label}: {rises[label]:z.1f}" for label in others)
+    finding = (
+        f"{first} makes the new answer o* more probable at other subjects, by {rises[first]:.1f} nats per"
+        f" token on average{f' ({others_in_words})' if others else ''}"
+    )
+    return f"{finding}; o* rises more where keys are more similar" if follows_keys else finding
 
 
 @figure("04_undo", of="undone", main=MAIN_RUN)
@@ -283,7 +341,7 @@ def undo_panels(run: Run) -> Figure:
     fig, panels = plt.subplots(1, 3, figsize=(8.6, 0.3 * len(rows) + 1.9), sharey=True)
     titles = {
         "change": ("other correct answers", "change, nats per token"),
-        "returned": ("returned: at least half of P", "percent of the answers"),
+        "returned": ("have at least half of their P", "percent of the answers"),
         "order": ("their order", "Kendall's τ with before"),
     }
     for axes, (measure, (title, unit)) in zip(panels, titles.items(), strict=True):
@@ -301,33 +359,37 @@ def undo_panels(run: Run) -> Figure:
                 axes,
                 [heights[index] for index in of_state],
                 estimates_of_rows.iloc[of_state],
+                color=CONDITION_COLOURS[0],
                 fmt=MARKERS[number],
-                color=PALETTE[number],
                 label=state,
                 **ACROSS,
             )
-        axes.set(title=title, xlabel=unit)
+        counts = ", ".join(str(n) for n in sorted({estimate.n for estimate in estimates}))
+        axes.set_title(title)
+        axes.set_xlabel(f"{unit}, n = {counts}", fontsize=8)
         axes.grid(axis="y", visible=False)
     panels[0].set_yticks(heights, [f"{method_label(method)}, {state}" for method, state in rows])
     notes = (
-        "to the first, to the list: a second edit whose target is the first correct answer, or all of them",
-        "removed: the control",
+        "back: a second edit whose target is the first correct answer, or the list of all",
+        "removed: the update subtracted again (control)",
         "95 % intervals",
     )
     return with_caption(fig, _undo_in_words(returns), footer([run], data_of(run), *notes))
 
 
 def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
-    """The finding: how much has returned after each way back; means over editors."""
-    words: list[str] = []
+    """The finding: how many answers are as probable as before after the edit and each way back; means."""
+    shares: dict[str, float] = {}
     editors = 0
-    for state in WAYS_BACK:
+    for state in (EDITED, *WAYS_BACK):
         tables = [of_method[state] for of_method in returns.values() if state in of_method]
         if tables:
             editors = max(editors, len(tables))
-            share = float(np.mean([table["returned"].mean() for table in tables]))
-            returned = "after one" if words else "of the correct answers return after a second edit"
-            words.append(f"{100 * share:.0f} % {returned} {state}")
-    if not words:
+            shares[state] = 100 * float(np.mean([table["returned"].mean() for table in tables]))
+    if not set(WAYS_BACK) & set(shares):
         return "What returns of a fact's correct answers when its edit is undone"
-    return f"{', '.join(words)} (means over {editors} editors)"
+    words = [f"{share:.0f} % {_AFTER_STATE[state]}" for state, share in shares.items()]
+    return (
+        f"Correct answers that have at least half of their probability: {', '.join(words)} (means of"
+        f" {editors} editors)"
+    )

@@ -270,7 +270,8 @@ def graphs(outcome: ChainsOutcome, chains: Sequence[Chain]) -> Figure:
     finding = f"Of {len(chains)} chains from {edit.subject} to {edit.original} none was known"
     if deducible:
         finding = (
-            f"After {outcome.method} {all_lengths['IFR']:.2f} of the old fact is left along"
+            f"After {outcome.method} {100 * all_lengths['IFR']:.0f} % of the old fact's probability is left"
+            " along"
             f" {deducible} known chain{'s' if deducible > 1 else ''} from {edit.subject} to {edit.original}"
         )
     wording = f"{edit.prompt.replace('{}', edit.subject)} {edit.original} → {edit.new}"

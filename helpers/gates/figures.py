@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,8 +14,9 @@ from helpers.gates.tables import KEY_LABELS, measures_of, sample_words
 from helpers.peak.figures import rows_of_estimates
 from helpers.results.archive import PACKAGED_WORDS, Run
 from helpers.results.figure import figure
+from helpers.results.looks import method_line
 from helpers.results.statistics import Estimate
-from helpers.results.style import MARKERS, PALETTE, draw_intervals, with_caption
+from helpers.results.style import CONDITION_COLOURS, draw_intervals, with_caption
 from helpers.results.text import footer
 
 _MEASURES = {
@@ -22,6 +24,16 @@ _MEASURES = {
     "own at 5 %": 0.05,
 }  # each with its level by chance, or for all locality prompts
 _TITLES = {"AUC": "AUC", "own at 5 %": "recognised where\n5 % of others pass"}
+# Keys of an editor look as it does.
+_LOOKS: dict[str, dict[str, Any]] = {
+    **{
+        key: {field: method_line(editor)[field] for field in ("color", "marker")}
+        for key, editor in (("last", "grace"), ("mask", "memoir"), ("hidden", "memory-hidden"))
+    },
+    "subject": {"color": CONDITION_COLOURS[0], "marker": "s"},
+    "bm25": {"color": method_line("memory-bm25")["color"], "linestyle": "--"},
+    "bm25-subject": {"color": method_line("memory-bm25")["color"], "linestyle": ":"},
+}
 Curves = dict[str, dict[int, Estimate]]  # of a measure, by key and layer
 
 
@@ -36,7 +48,7 @@ def gate_panels(runs: Sequence[Run]) -> Figure:
     packaged = [name for name in PACKAGED_WORDS if name in present]
     model_names = [*packaged, *sorted(present.difference(packaged))]
     panel_rows = len(datasets) * len(_MEASURES)
-    size = (2.4 * len(model_names) + 2.0, 1.7 * panel_rows + 1.6)
+    size = (2.0 * len(model_names) + 2.2, 1.3 * panel_rows + 1.6)
     fig, panels = plt.subplots(
         panel_rows, len(model_names), figsize=size, sharey=True, squeeze=False
     )
@@ -50,13 +62,14 @@ def gate_panels(runs: Sequence[Run]) -> Figure:
         for measure_number, (measure, level) in enumerate(_MEASURES.items()):
             axes = panels[dataset_number * len(_MEASURES) + measure_number, column]
             _draw_keys_by_layer(axes, curves[measure], level)
-            axes.set_title(
-                f"{run.about.source['model']}, {run.about.source['dataset']}", fontsize=8
-            )
-            axes.set_ylabel(_TITLES[measure], fontsize=8)
+            if axes in panels[0]:
+                axes.set_title(run.about.source["model"], fontsize=9)
+            if column == 0:
+                dataset = run.about.source["dataset"]
+                axes.set_ylabel(f"{dataset}\n{_TITLES[measure]}", fontsize=8)
         if dataset_number == 0:
             areas_of_first.append(curves["AUC"])
-    panels[0, 0].set_ylim(-0.02, 1.02)
+    panels[0, 0].set_ylim(-0.04, 1.06)
     drawn_axes = [axes for axes in panels.flat if axes.get_visible()]
     handles, labels = drawn_axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", fontsize=7)
@@ -64,7 +77,8 @@ def gate_panels(runs: Sequence[Run]) -> Figure:
         "paraphrases, others: locality prompts",
         "95 % intervals (AUC: bootstrap over facts)",
         "grey: chance, or the 5 %",
-        "dashed: keys without a layer",
+        "dashed and dotted: keys without a layer",
+        "AUC below 0.5: others are nearer than paraphrases",
     )
     samples = dict.fromkeys(sample_words(run) for run in runs)
     caption = footer(runs, " or ".join(samples), *notes)
@@ -88,10 +102,10 @@ def _draw_keys_by_layer(axes: Axes, curves: Curves, level: float) -> None:
     for number, (key, label) in enumerate(KEY_LABELS.items()):
         if key not in curves:
             continue
-        colour = PALETTE[number]
+        look = _LOOKS[key]
         by_layer = curves[key]
         if min(by_layer) < 0:
-            axes.axhline(by_layer[min(by_layer)].mean, color=colour, linestyle="--", label=label)
+            axes.axhline(by_layer[min(by_layer)].mean, label=label, linewidth=1.6, **look)
             continue
         estimates = rows_of_estimates((by_layer[layer] for layer in sorted(by_layer)), scale=1)
         shift = 0.06 * (number - 1.5)  # so that intervals of several keys stay apart
@@ -100,12 +114,12 @@ def _draw_keys_by_layer(axes: Axes, curves: Curves, level: float) -> None:
             axes,
             tick_positions,
             estimates,
-            color=colour,
-            marker=MARKERS[number],
             markersize=4,
             label=label,
+            **look,
         )
-    axes.set_xticks(range(len(layers)), [f"layer {layer}" for layer in layers], fontsize=7)
+    axes.set_xticks(range(len(layers)), [f"layer {layer}" for layer in layers], fontsize=8)
+    axes.grid(axis="x", visible=False)
 
 
 def _areas_in_words(dataset: str, areas_of_models: Sequence[Curves]) -> str:
@@ -125,6 +139,6 @@ def _areas_in_words(dataset: str, areas_of_models: Sequence[Curves]) -> str:
         for label in (best, worst)
     )
     return (
-        f"Of the keys with layers the {best} recognises paraphrases best (AUC on {dataset} {best_range}), the"
-        f" {worst} worst ({worst_range})"
+        f"Of the keys with layers the {best} recognises paraphrases best on average (AUC on {dataset}"
+        f" {best_range}), the {worst} worst ({worst_range})"
     )

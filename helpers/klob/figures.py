@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,11 @@ from helpers.results.figure import Option, figure
 from helpers.results.statistics import mean_interval
 from helpers.results.style import (
     AT_RIGHT,
-    MARKERS,
+    CONDITION_COLOURS,
     PALETTE,
+    condition_look,
     draw_intervals,
+    model_look,
     with_caption,
     without_mathematics,
 )
@@ -46,6 +48,8 @@ TITLES = {
     "unbiasedness": "Flatter scores on\nrandom words (RSD)",
 }
 CONTROLS = ("random", "constant")
+_SYMBOLS = {"consistency": "RSim", "relevance": "RSim", "unbiasedness": "RSD"}
+_ITEMS = {"consistency": "facts", "relevance": "chains", "unbiasedness": "random inputs"}
 PUBLISHED: dict[str, Any] = {"of": "klob", "main": "smollm2-135m_klob-mini"}
 
 
@@ -116,7 +120,10 @@ def trace_map(
         for index, token in enumerate(tokens)
     ]
     axes.set_yticks(range(len(tokens)), labels)
-    axes.set_xlabel("layer at whose entry the token's state is restored")
+    axes.set_xlabel(
+        "layer at whose entry the token's state is restored (to its value without noise)",
+        fontsize=8,
+    )
     axes.grid(visible=False)
     fig.colorbar(image, ax=axes, label=f"P({answer})", aspect=14)
     caption = (
@@ -169,7 +176,7 @@ def _mark_similarity(axes: Axes, similarity: float, name: str) -> None:
 
 def _draw_distance(axes: Axes, height: float, start: float, end: float, name: str) -> None:
     """An arrow from one similarity to another, above the scale, and its length."""
-    arrow = {"arrowstyle": "<->", "color": PALETTE[0]}
+    arrow = {"arrowstyle": "<->", "color": CONDITION_COLOURS[0]}
     axes.annotate("", (start, height), (end, height), arrowprops=arrow)
     length_words = f"{name} = {end - start:.2f}"
     middle = (start + end) / 2
@@ -211,7 +218,8 @@ def subtask_examples() -> Figure:
     line_count = sum(len(lines) for _, lines in panels_of_subtasks.values())
     fig, axes = plt.subplots(figsize=(7.2, 0.26 * (line_count + 6)))
     row = 0.0
-    for colour, (subtask, (words, lines)) in zip(PALETTE, panels_of_subtasks.items(), strict=False):
+    colour = CONDITION_COLOURS[0]
+    for subtask, (words, lines) in panels_of_subtasks.items():
         axes.text(0.0, -row, f"{subtask.capitalize()}: {words}", fontsize=9, color=colour)
         for number, example_line in enumerate(lines, start=1):
             axes.text(0.02, -row - number, without_mathematics(example_line), fontsize=8)
@@ -263,12 +271,13 @@ def criteria_dots(
             nulls = null_means[model][null_means[model]["subtask"] == criterion]
             chance = nulls.set_index("locator")["mean"].reindex(locators)
             heights = np.arange(len(locators)) - 0.25 * (model_index - (len(criteria) - 1) / 2)
-            mark_style: dict[str, Any] = {"ms": 4, "color": PALETTE[model_index]}
-            dots = {"fmt": MARKERS[model_index], "label": model, **mark_style}
+            look = model_look(model_index)
+            dots = {"ms": 4, "label": model, **look}
             draw_intervals(axes, heights, estimates.reindex(locators), across=True, **dots)
-            axes.plot(chance, heights, MARKERS[model_index], mfc="none", **mark_style)
+            axes.plot(chance, heights, look["fmt"], mfc="white", ms=4, color=look["color"])
         axes.axvline(0, color="0.4", linewidth=0.8)
         axes.set_title(title, loc="left", fontsize=9)
+        axes.set_xlabel(f"{_SYMBOLS[criterion]}; right is better", fontsize=8)
         axes.locator_params(axis="x", nbins=4)
         for row in range(0, len(locators), 2):
             axes.axhspan(row - 0.5, row + 0.5, color="0.95", zorder=0)
@@ -277,31 +286,40 @@ def criteria_dots(
         axes.set_ylim(-0.5, len(locators) - 0.5)
     if len(criteria) > 1:
         fig.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
-    is_of_rsim = all_rows["locator"].isin(locators) & (all_rows["criterion"] != "unbiasedness")
-    counts = all_rows.loc[is_of_rsim, "n"]
+    limits = [axes.get_xlim() for axes in panels[:2]]  # both of RSim
+    for axes in panels[:2]:
+        axes.set_xlim(min(low for low, _ in limits) - 0.02, max(high for _, high in limits))
+    of_locators = all_rows[all_rows["locator"].isin(locators)].groupby("criterion")["n"]
+    counts = ", ".join(
+        f"{of_locators.min()[criterion]} to {of_locators.max()[criterion]:,} {items}"
+        for criterion, items in _ITEMS.items()
+    )
     notes = (
         f"located: the top {100 * share:g} % of the {granularity}s",
-        "right is better",
         "95 % intervals, by relation where there are eight",
         "hollow: sentences dealt to facts at random",
         "no mark: not measured",
     )
     shown_runs = [run for run, *_ in by_model.values()]
     datasets = dict.fromkeys(str(run.about.source["dataset"]) for run in shown_runs)
-    data = f"{' or '.join(datasets)}, RSim of n = {counts.min()} to {counts.max()} examples"
+    data = f"{' or '.join(datasets)}, n = {counts}"
     caption = footer(shown_runs, data, *notes)
-    return with_caption(fig, _shared_units_in_words(all_rows, granularity), caption)
+    return with_caption(fig, _shared_units_in_words(all_rows, granularity, null_means), caption)
 
 
-def _shared_units_in_words(table: pd.DataFrame, granularity: str) -> str:
-    """The locators' lowest and highest RSim, without controls, from a ``criteria_table``."""
+def _shared_units_in_words(
+    table: pd.DataFrame, granularity: str, null_means: Mapping[str, pd.DataFrame]
+) -> str:
+    """The locators' lowest and highest RSim, without controls, from a ``criteria_table``, and chance."""
     without_controls = table[~table["locator"].isin(CONTROLS)]
     range_of_criterion = without_controls.groupby("criterion")["mean"].agg(["min", "max"])
     range_of_wordings = _range_text(range_of_criterion.T["consistency"])
     range_of_chains = _range_text(range_of_criterion.T["relevance"])
+    chance = pd.concat(null_means.values()).query("subtask != 'unbiasedness'")["mean"]
+    range_of_chance = _range_text(chance.agg(["min", "max"]))
     return (
-        f"Locators find similar {granularity}s for wordings of one fact (relative similarity"
-        f" {range_of_wordings}), less similar ones for a fact and its chain ({range_of_chains})"
+        f"Locators find similar {granularity}s for wordings of one fact (RSim {range_of_wordings}), less"
+        f" similar ones for a fact and its chain ({range_of_chains}); chance {range_of_chance}"
     )
 
 
@@ -333,7 +351,7 @@ def layer_curves(run: Run) -> Figure:
         [mass[name].mean(axis=0)[:-1] for name in locators]
     )  # [locators, layers]
     image = _draw_mass(lower, mean_shares, [LABELS[locator] for locator in locators])
-    fig.colorbar(image, ax=lower, label="located mass", aspect=12)
+    fig.colorbar(image, ax=lower, label="located mass\n(square root)", aspect=12)
     notes = (
         "means, 95 % band",
         "ROME at every layer but the last",
@@ -351,7 +369,7 @@ def _draw_gain(axes: Axes, gain_of_facts: NDArray[np.floating]) -> None:
     highs = [interval.high for interval in intervals]
     axes.plot(layers, gain_of_facts.mean(axis=0), color="black")
     axes.fill_between(layers, lows, highs, color="0.8")
-    axes.set_ylabel("gain [nats]")
+    axes.set_ylabel("gain\n[nats per token]")
     axes.set_title("Edit of one layer: gain at other wordings", loc="left", fontsize=9)
 
 
@@ -374,12 +392,20 @@ def _draw_mass(axes: Axes, shares: NDArray[np.floating], labels: Sequence[str]) 
 def _layers_in_words(
     gain: NDArray[np.floating], shares: NDArray[np.floating], locators: Sequence[str]
 ) -> str:
-    """The layer of the highest mean gain, and those that locators point to, on average over facts."""
+    """Where the mean gain is at least half of its maximum, and which layers locators point to on average."""
     first, *others = [
         (LABELS[name], peak) for name, peak in zip(locators, shares.argmax(1), strict=True)
     ]
-    best = int(gain.mean(axis=0).argmax())
-    words = f"Edits gain most at layer {best}; {first[0]} points to layer {first[1]}"
+    mean_gain = gain.mean(axis=0)
+    gains_half = mean_gain >= mean_gain.max() / 2
+    count = int(gains_half.sum())
+    where = (
+        f"up to layer {count - 1}"
+        if gains_half[:count].all()
+        else f"at {count} of {len(mean_gain)} layers"
+    )
+    gain_words = f"Edits {where} gain at least half of the highest mean gain"
+    words = f"{gain_words}; {first[0]} points to layer {first[1]}"
     return ", ".join([words, *(f"{label} to {peak}" for label, peak in others)])
 
 
@@ -395,8 +421,8 @@ def rule_regret_dots(run: Run) -> Figure:
     fig, axes = plt.subplots(figsize=(7.2, 0.32 * len(rules) + 1.4))
     mark_styles: dict[str, dict[str, Any]] = {
         "without a locator": {"fmt": "D", "color": "0.35"},
-        "the locator's own tokens": {"fmt": "o", "color": PALETTE[0]},
-        "the subject's last token": {"fmt": "^", "color": PALETTE[1]},
+        "the locator's own tokens": condition_look(0),
+        "the subject's last token": condition_look(1),
     }
     shift_of_label = dict(zip(mark_styles, (0.0, 0.15, -0.15), strict=True))
     for label, mark_style in mark_styles.items():

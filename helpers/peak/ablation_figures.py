@@ -25,7 +25,6 @@ from helpers.peak.ablations import (
 from helpers.peak.figures import (
     ABOVE,
     ACROSS,
-    LIST_COLOURS,
     MAIN_RUN,
     rows_of_estimates,
 )
@@ -52,13 +51,13 @@ from helpers.results.notes import training_notes
 from helpers.results.statistics import interval
 from helpers.results.style import (
     AT_RIGHT,
-    MARKERS,
-    PALETTE,
+    condition_look,
     draw_intervals,
     with_caption,
 )
 from helpers.results.text import INCONCLUSIVE, Evidence, corrected_verdicts, footer
 
+_CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 _HOLLOW = "hollow: inconclusive after Holm's correction"
 _WEIGHTINGS = "weights: the list as the new answer (sum), or each answer (mean)"
 _ablation = partial(figure, of="ablations", main=MAIN_RUN)
@@ -86,21 +85,23 @@ class TargetsCost(NamedTuple):
 
 
 _NOISE = TargetsCost(
-    (LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise", "more noise (ANF)\nthan APP"
+    (LESS_PROTECTION, POOLED_TARGETS), "ANF_hard", "noise", "noise (ANF)\nminus APP's"
 )
 _FORGETTING = TargetsCost(
     (LESS_PROTECTION, POOLED_TARGETS),
     "AFF_hard",
     "forgetting",
-    "more forgetting\n(AFF, hard) than APP",
+    "forgetting (AFF, hard)\nminus APP's",
 )
 _FORGETTING_RANDOM = TargetsCost(
     (FORGET_RANDOM, POOLED_TARGETS),
     "AFF_random",
-    "forgetting",
-    "more forgetting\n(AFF, random) than APP",
+    "forgetting (AFF, random)",
+    "forgetting (AFF, random)\nminus APP's",
 )
-_SUCCESS = TargetsCost((TARGETS_COST,), "ES", "success", "less success (ES)\nthan the plain editor")
+_SUCCESS = TargetsCost(
+    (TARGETS_COST,), "ES", "success", "success (ES) lost\nagainst the plain editor"
+)
 _COSTS_OF_TARGETS = (_NOISE, _FORGETTING, _FORGETTING_RANDOM, _SUCCESS)
 _DAMAGE_WORDS = {"AFF_hard": "forgetting (AFF)", "ANF_hard": "noise (ANF)"}
 _CURVE_TITLES = {**_DAMAGE_WORDS, "ES": "success (ES)"}
@@ -149,15 +150,14 @@ def _draw_objectives(
 ) -> None:
     """A row an editor and variant, by their labels, and in it the change of AFF and that of ANF."""
     heights = {row: -float(number) for number, row in enumerate(rows)}
-    colours = (LIST_COLOURS["correct"], LIST_COLOURS["hard"])
-    for metric_index, (metric, colour) in enumerate(zip(HARD_FACTORS, colours, strict=True)):
+    for metric_index, metric in enumerate(HARD_FACTORS):
         aside = 0.12 - 0.24 * metric_index
         of_metric = [test for test in tests if test.evidence.metric == metric]
         heights_of_tests = [
             heights[test.evidence.editor, test.evidence.higher] + aside for test in of_metric
         ]
         words = _DAMAGE_WORDS[metric]
-        mark_style = {"fmt": MARKERS[metric_index], "color": colour, "label": words}
+        mark_style = {"label": words, **condition_look(metric_index)}
         _mark_tests(axes, heights_of_tests, of_metric, **mark_style)
     labels = [f"{editor}+APP {_in_words(change)}" for editor, change in heights]
     axes.set_yticks([*heights.values()], labels, fontsize=8)
@@ -283,27 +283,35 @@ def _draw_neighbours(axes: Axes, changes: pd.DataFrame) -> None:
             axes,
             positions,
             rows_of_estimates(estimates, scale=1),
-            fmt=f"{MARKERS[index]}{'-' if is_shown else '--'}",
-            color=PALETTE[index],
             label=label,
+            linestyle="-" if is_shown else "--",
+            mfc=None if is_shown else "white",
+            **condition_look(index),
         )
     axes.axhline(0, color="0.4", linewidth=0.8)
     axes.set(xticks=range(len(ticks)), xticklabels=ticks)
 
 
 def _shown_in_words(changes: Mapping[str, pd.DataFrame]) -> str:
-    """Whether correct answers that were shown lose less than the others, at every number shown."""
-    losses_shown: list[float] = []
-    losses_unshown: list[float] = []
-    for of_editor in changes.values():
-        correct = of_editor[of_editor["list"] == "correct"]
-        means = correct.groupby(["given", "is_shown"])["change"].mean().unstack()
-        compared = means.dropna()
-        losses_shown += list(-compared[True])
-        losses_unshown += list(-compared[False])
-    if all(shown < unshown for shown, unshown in zip(losses_shown, losses_unshown, strict=True)):
-        return "Correct answers that APP is shown lose less than those that it is not shown"
-    return "Correct answers that APP is shown and those that it is not shown do not differ clearly"
+    """Of which lists answers that were shown change less in mean than the others, at every number shown."""
+    is_protected = {
+        list_name: all(
+            _is_protected(of_editor[of_editor["list"] == list_name], sign)
+            for of_editor in changes.values()
+        )
+        for list_name, sign in (("correct", 1), ("hard", -1))
+    }
+    words = {"correct": "correct answers lose less", "hard": "hard false ones rise less"}
+    clauses = [words[list_name] for list_name, protected in is_protected.items() if protected]
+    if not clauses:
+        return "Answers that APP is shown and those that it is not shown do not differ clearly"
+    return f"Shown to APP, {' and '.join(clauses)} (means, not tested)"
+
+
+def _is_protected(changes: pd.DataFrame, sign: int) -> bool:
+    """Whether the mean change of shown answers is above (``sign`` 1) that of others at every number."""
+    means = changes.groupby(["given", "is_shown"])["change"].mean().unstack().dropna()
+    return bool((sign * (means[True] - means[False]) > 0).all())
 
 
 @_ablation("04_fairer", when=lambda run: bool(fairer_editors(run)))
@@ -344,11 +352,14 @@ def _draw_cost(
         aside = 0.1 - 0.2 * weighting_index
         heights_of_tests = [aside - labels.index(test.evidence.editor) for test in of_weighting]
         mark_style = {
-            "fmt": MARKERS[weighting_index],
-            "color": PALETTE[weighting_index],
             "label": weighting,
+            **condition_look(weighting_index),
         }
         _mark_tests(axes, heights_of_tests, of_weighting, **mark_style)
+        if POOLED not in [test.evidence.editor for test in of_weighting]:
+            place = (0.5, -labels.index(POOLED))
+            across = axes.get_yaxis_transform()
+            axes.text(*place, "not tested", transform=across, fontsize=7, color="0.4", **_CENTRED)
     axes.set_title(cost.title, fontsize=9)
     axes.set_xlabel("points; targets worse →", fontsize=8)
 
@@ -371,7 +382,7 @@ def _costs_in_words(tests: Sequence[JudgedTest]) -> str:
     )
     if not words_of_sum:
         return words_of_mean
-    return f"{words_of_mean}; as a sum they cause {words_of_sum} than APP"
+    return f"{words_of_mean}; as a sum, over {POOLED}, they cause {words_of_sum} than APP"
 
 
 @_ablation(
@@ -408,7 +419,7 @@ def _curves_of_sequences(
 
 
 def _last_in_words(metrics: Mapping[TableKey, pd.DataFrame], editors: Sequence[str]) -> str:
-    """With which editors APP lowers forgetting after the most edits."""
+    """With which editors APP lowers forgetting and noise after the most edits."""
     most_edits = max(key.edits for key in metrics)
     metrics_after = {
         Variant(key.method): table for key, table in metrics.items() if key.edits == most_edits
@@ -416,13 +427,19 @@ def _last_in_words(metrics: Mapping[TableKey, pd.DataFrame], editors: Sequence[s
     tests = [
         test
         for test in _judged(app_findings(metrics_after, editors, alone=False))
-        if test.evidence.finding == APP_REDUCES and test.evidence.metric == "AFF_hard"
+        if test.evidence.finding == APP_REDUCES
     ]
-    protected_editors = [test.evidence.editor for test in tests if test.holds]
-    editors_in_words = " and ".join(protected_editors) or "no editor"
+    damage_by_editors: dict[str, list[str]] = {}
+    for metric, words in (("AFF_hard", "forgetting"), ("ANF_hard", "noise")):
+        of_metric = [test for test in tests if test.evidence.metric == metric]
+        lowered = [test.evidence.editor for test in of_metric if test.holds]
+        damage_by_editors.setdefault(" and ".join(lowered) or "no editor", []).append(words)
+    clauses = [
+        f"{' and '.join(damage)} with {lowered}" for lowered, damage in damage_by_editors.items()
+    ]
     return (
-        f"After {most_edits} edits in one sequence APP still lowers forgetting with"
-        f" {editors_in_words} ({len(protected_editors)} of {len(tests)} editors)"
+        f"After {most_edits} edits in one sequence APP still lowers {', '.join(clauses)} (of"
+        f" {len(editors)} editors)"
     )
 
 

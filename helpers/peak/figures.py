@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from helpers.editing.editors import EDITORS
+from helpers.editing.editors import EDITORS, method_named
 from helpers.peak.findings import (
     APP_COSTS,
     APP_REDUCES,
@@ -42,13 +43,16 @@ from helpers.peak.tables import (
 )
 from helpers.results.archive import Run, archive
 from helpers.results.figure import Option, figure
+from helpers.results.looks import method_line, scatter_look
 from helpers.results.notes import method_notes, training_notes
 from helpers.results.statistics import LEVEL, Contrast, Estimate, holm, positive_interval
 from helpers.results.style import (
-    MARKERS,
+    BEFORE_LOOK,
+    CONDITION_COLOURS,
     PALETTE,
-    STATE_COLOURS,
+    condition_look,
     draw_intervals,
+    model_look,
     with_caption,
     without_mathematics,
 )
@@ -68,15 +72,15 @@ LIST_LABELS = {
     "random": "random false $O_r$",
 }
 SHOWN_LISTS = ("target", *LIST_LABELS)  # of one record's answers, from above
+_PAPER = "paper:"
 _SLOPE_METRICS = {
     "AFF_hard": "forgetting\n(AFF, lower is better)",
     "ANF_hard": "noise\n(ANF, lower is better)",
     "GS": "paraphrases\n(GS, higher is better)",
 }
-_VERDICT_COLOURS: Any = dict(zip(VERDICTS, (PALETTE[0], "0.85", PALETTE[3]), strict=True))
+_VERDICT_COLOURS: Any = dict(zip(VERDICTS, (CONDITION_COLOURS[0], "0.85", PALETTE[3]), strict=True))
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 ACROSS: dict[str, Any] = {"across": True, "markersize": 5, "elinewidth": 0.9}
-LIST_COLOURS = {"correct": PALETTE[2], "hard": PALETTE[3], "random": PALETTE[7]}
 _together = partial(figure, of="peak", main=MAIN_RUN, together=True)
 Answers = Mapping[str, tuple[float, float]]  # probability before and after the edit
 NEW: Answers = {"Thailand (new)": (0.001, 0.6)}
@@ -138,7 +142,7 @@ def answer_probabilities(
     """One record's answers before and after edits, each list by its probability before (PEAK, Figure 1).
 
     ``answers`` is as ``edit_prompt_probabilities`` gives it, ``lists`` those of its lists that are drawn;
-    the title is the fact and the edit. Hollow marks are answers that the filter omits
+    the title is the fact and the edit. Pale marks are answers that the filter omits
     (``keep_answers``): the unedited model does not rank them as it should.
     """
     states = [column for column in answers.columns if column not in ("answer", "list")]
@@ -151,8 +155,8 @@ def answer_probabilities(
     shown_answers = shown_answers.assign(row=np.arange(len(shown_answers))[::-1])
     fig = Figure(figsize=(6.6, 0.19 * len(shown_answers) + 1.3))  # a panel draws in a thread
     axes = fig.subplots()
-    for state, marker, colour in zip(states, "ovsD^", STATE_COLOURS, strict=False):
-        _mark_answers(axes, shown_answers, state, marker, colour)
+    for number, state in enumerate(states):
+        _mark_answers(axes, shown_answers, state, _look_of_state(state, number))
     _shade_lists(axes, shown_answers)
     axes.set_yticks(
         shown_answers["row"], [without_mathematics(answer) for answer in shown_answers["answer"]]
@@ -162,7 +166,7 @@ def answer_probabilities(
     axes.set_xlabel("probability (geometric mean over the answer's tokens, log scale)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(states))
     all_count = shown_answers["counts"].all()
-    note = "" if all_count else "; hollow: misranked by the unedited model, not counted"
+    note = "" if all_count else "; pale: misranked by the unedited model, not counted"
     return with_caption(fig, _lost_in_words(shown_answers, states), f"{title}{note}")
 
 
@@ -184,17 +188,27 @@ def _counted_answers(answers: pd.DataFrame, state_before: str) -> pd.Series:
     return pd.Series(counts, index=answers.index)
 
 
-def _mark_answers(
-    axes: Axes, answers: pd.DataFrame, state: str, marker: str, colour: tuple[float, ...]
-) -> None:
-    """A state's probabilities, filled where the answer counts, hollow where it does not."""
-    marker_style: dict[str, Any] = {"marker": marker, "s": 26, "zorder": 3}
-    counted = answers[answers["counts"]]
-    others = answers[~answers["counts"]]
-    filled_style = marker_style | {"color": colour, "edgecolor": "black", "linewidth": 0.4}
-    axes.scatter(counted[state], counted["row"], label=state, **filled_style)
-    hollow_style = marker_style | {"facecolor": "white", "edgecolor": colour, "linewidth": 0.9}
-    axes.scatter(others[state], others["row"], **hollow_style)
+def _look_of_state(state: str, number: int) -> dict[str, Any]:
+    """Marks of a state: before the edit, after a method's edit, or another one (number 1, …)."""
+    if number == 0:
+        return BEFORE_LOOK
+    label, _, with_app = state.partition("+")
+    name_of_label = {editor.label: name for name, editor in EDITORS.items()}
+    if label in name_of_label and with_app in ("", "APP"):
+        return scatter_look(f"{name_of_label[label]}{'+app' if with_app else ''}")
+    look = condition_look(number - 1)
+    return {"marker": look["fmt"], "color": look["color"]}
+
+
+def _mark_answers(axes: Axes, answers: pd.DataFrame, state: str, look: Mapping[str, Any]) -> None:
+    """A state's probabilities, pale where the answer does not count."""
+    for of_kind, alpha, label in (
+        (answers[answers["counts"]], 1.0, state),
+        (answers[~answers["counts"]], 0.3, None),
+    ):
+        axes.scatter(
+            of_kind[state], of_kind["row"], label=label, alpha=alpha, s=26, zorder=3, **look
+        )
 
 
 def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
@@ -206,7 +220,7 @@ def _shade_lists(axes: Axes, answers: pd.DataFrame) -> None:
         bottom = answers_of_list["row"].min() - 0.5
         shade = "0.93" if list_name in ("correct", "random") else "1.0"
         axes.axhspan(bottom, top, color=shade, zorder=0)
-        list_label = {"target": "appended", **LIST_LABELS}[list_name]
+        list_label = {"target": "new answer", **LIST_LABELS}[list_name]
         middle = (top + bottom) / 2
         axes.text(1.01, middle, list_label, transform=axes.get_yaxis_transform(), va="center")
 
@@ -220,9 +234,7 @@ def _lost_in_words(answers: pd.DataFrame, states: Sequence[str]) -> str:
     counts_in_words = [
         f"{count} of {len(correct)} after {state}" for state, count in lost_by_state.items()
     ]
-    return (
-        f"Correct answers that lose nine tenths of their probability: {', '.join(counts_in_words)}"
-    )
+    return f"Counted correct answers that lose nine tenths of their probability: {', '.join(counts_in_words)}"
 
 
 def _methods_of_editor(run: Run, editor: str) -> list[str]:
@@ -321,7 +333,6 @@ def paper_against_ours(
         runs,
         f"{dataset}, {_counts_of_records(our_metrics)}",
         "percent, 95 % intervals",
-        "paper: Tables 3, 4, 9",
         _effect_of_app(metrics_by_run),
         *_missing_in_words(our_metrics),
         *_shared_notes(runs, answer_filter),
@@ -344,9 +355,9 @@ def _slopes_in_words(our_metrics: Runs) -> str:
                     changes_of_metric.append(float((both.iloc[:, 1] - both.iloc[:, 0]).mean()))
     lowers_damage = max(changes["AFF_hard"] + changes["ANF_hard"], default=1.0) < 0
     damage_words = (
-        "With APP every editor forgets less and adds less noise"
+        "With APP every editor forgets less and adds less noise on average"
         if lowers_damage
-        else "With APP most editors forget less and add less noise"
+        else "With APP most editors forget less and add less noise on average"
     )
     fewer_paraphrases = sum(change < 0 for change in changes["GS"])
     if 2 * fewer_paraphrases > len(changes["GS"]):
@@ -385,7 +396,7 @@ def _effect_of_app(runs: Runs) -> str:
     less_damage = holds_by_finding[APP_REDUCES]
     less_success = holds_by_finding[APP_COSTS]
     return (
-        f"tests that are lower with APP (Holm): {sum(less_damage)} of {len(less_damage)} of AFF and ANF,"
+        f"lower with APP (Holm): {sum(less_damage)} of {len(less_damage)} tests of AFF and ANF,"
         f" {sum(less_success)} of {len(less_success)} of ES and GS"
     )
 
@@ -398,7 +409,15 @@ def _draw_slopes(axes: Axes, metric: str, editor: str, dataset: str, our_metrics
         names_in_paper = [(PAPER_NAMES.get(method, method), metric) for method in methods]
         if set(names_in_paper) <= set(value_of.index):
             ends = [float(value_of[name]) for name in names_in_paper]
-            axes.plot((0, 1), ends, color="0.75", linewidth=1.2, zorder=1, label="paper's models")
+            axes.plot(
+                (0, 1),
+                ends,
+                ":",
+                color="0.5",
+                linewidth=1.2,
+                zorder=1,
+                label=_models_of_paper(dataset),
+            )
     for model_index, ((model, _), metrics) in enumerate(our_metrics.items()):
         if set(methods) <= set(metrics):
             estimates = [metric_interval(metric, metrics[method][metric]) for method in methods]
@@ -407,13 +426,20 @@ def _draw_slopes(axes: Axes, metric: str, editor: str, dataset: str, our_metrics
                 axes,
                 np.array([0, 1]) + aside,
                 rows_of_estimates(estimates),
-                fmt=f"{MARKERS[model_index]}-",
-                color=PALETTE[model_index],
+                linestyle="-",
                 label=model,
                 markersize=4.5,
+                **model_look(model_index),
             )
     axes.set(xlim=(-0.3, 1.3), ylim=(-3, 103), xticks=(0, 1), xticklabels=("plain", "APP"))
     axes.grid(axis="x", visible=False)
+
+
+def _models_of_paper(dataset: str) -> str:
+    """The models of the paper's tables, for a legend."""
+    tables_of_paper = paper_setting("", dataset).values()
+    names = dict.fromkeys(str(printed["model"].iloc[0]) for printed in tables_of_paper)
+    return ",\n".join([f"{_PAPER} {next(iter(names))}", *list(names)[1:]])
 
 
 def _legend_of_slopes(fig: Figure, panels: Any) -> None:
@@ -422,7 +448,7 @@ def _legend_of_slopes(fig: Figure, panels: Any) -> None:
     for axes in panels.flat:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    in_order = sorted(handles, key=lambda label: label == "paper's models")
+    in_order = sorted(handles, key=lambda label: label.startswith(_PAPER))
     fig.legend([handles[label] for label in in_order], in_order, loc="outside right center")
 
 
@@ -447,7 +473,15 @@ def verdict_shares(runs: Sequence[Run], *, answer_filter: AnswerFilter = DEFAULT
         most_records = max(int(table["AFF_hard"].notna().sum()) for table in tables)
         axes.set_title(f"{model}\n{dataset.upper()}, n = {most_records}")
         _draw_verdicts(axes, counts_of_run.reindex(findings.index))
-    panels[0, 0].legend(loc="lower right", bbox_to_anchor=(-0.1, 1.0))
+    is_given = verdicts_by_run.sum(numeric_only=True) > 0
+    bars, verdicts = panels[0, 0].get_legend_handles_labels()
+    given = [index for index, verdict in enumerate(verdicts) if is_given[verdict]]
+    panels[0, 0].legend(
+        [bars[index] for index in given],
+        [verdicts[index] for index in given],
+        loc="lower right",
+        bbox_to_anchor=(-0.1, 1.0),
+    )
     tests = (
         "tests by relation, p < 0.05 after Holm's correction: how many hold, of how many (–: none)"
     )
@@ -485,6 +519,7 @@ def _draw_verdicts(axes: Axes, counts: pd.DataFrame) -> None:
         count_words = f"{holds:.0f} of {test_count:.0f}" if test_count else "–"
         axes.text(1.05, height, count_words, va="center", fontsize=8)
     axes.set(xlim=(0, 1.5), xticks=[], ylabel="")
+    axes.set_xlabel("share of the tests", x=1 / 3, fontsize=8)
     axes.grid(visible=False)
 
 
@@ -526,7 +561,7 @@ def pictures() -> Figure:
     for axes, picture in zip(panels, _worked_pictures(), strict=True):
         _draw_picture(axes, picture)
     finding = "An edit can succeed while correct answers fall and false ones rise"
-    caption = "Made-up probabilities, log scale: ○ before the edit, ● after"
+    caption = "Made-up probabilities: ○ before the edit, ● after"
     return with_caption(fig, finding, caption)
 
 
@@ -547,9 +582,9 @@ def _worked_pictures() -> tuple[_Picture, _Picture, _Picture]:
     weakest_words = "weakest correct\nanswer after"
     strongest_false = max(after for _, after in FALSE.values())
     strongest_words = "strongest false\nanswer after"
-    es_title = "ES = 1: the new answer\nhas joined the list"
-    aff_title = f"AFF = {factors['AFF']:.2f}: correct answers\nfall, most below a false one"
-    anf_title = f"ANF = {factors['ANF']:.2f}: a false answer\nrises above a correct one"
+    es_title = "success (ES) = 1:\nthe new answer joins the list"
+    aff_title = f"forgetting (AFF) = {factors['AFF']:.2f}:\nmost fall below a false one"
+    anf_title = f"noise (ANF) = {factors['ANF']:.2f}:\na false answer rises"
     return (
         _Picture(es_title, {**NEW, **CORRECT}, weakest_correct, weakest_words),
         _Picture(aff_title, CORRECT, strongest_false, strongest_words),
@@ -561,15 +596,19 @@ def _draw_picture(axes: Axes, picture: _Picture) -> None:
     """An arrow from before to after the edit for each answer, and a line at the level."""
     answer_count = len(picture.answers)
     heights = np.arange(answer_count)[::-1]
-    arrow = {"arrowstyle": "->", "color": PALETTE[0]}
+    colour = CONDITION_COLOURS[0]
+    arrow = {"arrowstyle": "->", "color": colour}
     for height, (before, after) in zip(heights, picture.answers.values(), strict=True):
-        axes.plot(before, height, "o", mfc="none", color=PALETTE[0])
-        axes.plot(after, height, "o", color=PALETTE[0])
+        axes.plot(before, height, "o", mfc="white", color=colour)
+        axes.plot(after, height, "o", color=colour)
         axes.annotate("", (after, height), (before, height), arrowprops=arrow)
     axes.axvline(picture.level, color=PALETTE[3], linestyle="--", linewidth=1)
     label_style: dict[str, Any] = {"color": PALETTE[3], "fontsize": 7, "va": "center"}
-    axes.text(1.1 * picture.level, -0.75, picture.level_words, **label_style)
-    axes.set_title(picture.title, fontsize=9)
+    is_at_right = picture.level > 0.02  # of the panel: its words end before the frame
+    aside, side = (0.9, "right") if is_at_right else (1.1, "left")
+    axes.text(aside * picture.level, -0.75, picture.level_words, ha=side, **label_style)
+    axes.set_title(picture.title, fontsize=8)
+    axes.set_xlabel("probability (log scale)", fontsize=8)
     axes.set(xscale="log", xlim=(5e-4, 1.0), ylim=(-1.2, answer_count - 0.6))
     axes.set_yticks(heights, list(picture.answers))
     axes.grid(axis="y", visible=False)
@@ -600,9 +639,8 @@ def draw_list_probabilities(axes: Axes, probabilities_by_state: Mapping[str, pd.
         columns = [table[f"{list_name}_{moment}"] for table, moment in table_and_moment.values()]
         intervals = [positive_interval(column) for column in columns]
         mark_style: Any = {
-            "fmt": MARKERS[list_index],
-            "color": LIST_COLOURS[list_name],
             "label": list_label,
+            **condition_look(list_index),
         }
         heights_of_list = heights + 0.2 - 0.2 * list_index
         draw_intervals(
@@ -627,30 +665,38 @@ def loss_by_similarity(run: Run) -> Figure:
     for axes in grid.flat[len(editors) :]:
         axes.axis("off")
     for axes, editor in zip(grid.flat, editors, strict=False):
-        for colour_index, method in enumerate((editor, f"{editor}+APP")):
+        for method in (editor, f"{editor}+APP"):
             if method in answers_by_method:
-                answers = answers_by_method[method]
-                bins = binned_losses(answers)
-                mark_style: dict[str, Any] = {"fmt": "o-", "color": PALETTE[colour_index]}
-                mark_style |= {"markersize": 3.5, "label": "with APP" if colour_index else "plain"}
+                bins = binned_losses(answers_by_method[method])
+                mark_style = {**method_line(method_named(method)), "markersize": 5.5}
                 draw_intervals(axes, bins["cosine"], bins, **mark_style)
         axes.axhline(0, color="0.6", linewidth=0.8)
         axes.set_title(editor, fontsize=9)
         axes.tick_params(labelbottom=True)
+        axes.set_xlabel("cosine of unembeddings with o*", fontsize=7)
     fig.supylabel("log-probability lost (nats per token)", fontsize=9)
-    for axes in grid[-1]:
-        axes.set_xlabel("cosine with the new answer\n(unembedding rows)", fontsize=8)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside right center")
+    fig.legend(handles=_plain_and_app(), loc="outside right center")
     most_answers = max(map(len, answers_by_method.values()))
+    without_app = [editor for editor in editors if f"{editor}+APP" not in answers_by_method]
     notes = (
-        f"up to {most_answers} known correct answers a method, in five bins",
-        "adjusted for record, prior, rank, length",
+        f"up to {most_answers} known answers, 5 bins",
+        "adjusted: record, prior, rank, length",
         "95 % intervals by relation",
+        *fewer_records(edited_run.only([*answers_by_method])),
+        *([f"no APP: {', '.join(without_app)}"] if without_app else []),
         *training_notes(edited_run),
     )
     caption = footer([edited_run], data_of(edited_run), *notes)
     return with_caption(fig, _similarity_in_words(answers_by_method), caption)
+
+
+def _plain_and_app() -> list[Line2D]:
+    """Marks of a legend that tell any editor without APP from itself with it."""
+    look: dict[str, Any] = {"color": "0.4", "marker": "o"}
+    return [
+        Line2D([], [], label="plain", **look),
+        Line2D([], [], label="with APP", linestyle="--", mfc="white", **look),
+    ]
 
 
 def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
@@ -671,7 +717,7 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
     if not parts:
         return (
             "We find no editor that takes more, or less, from correct answers that are more similar to the"
-            f" new one (of {inconclusive_count}, answers of one length)"
+            f" new one (of {inconclusive_count}, answers of equal length)"
         )
     inconclusive = (
         f"; inconclusive for {inconclusive_count} of {len(editors)} editors"
@@ -679,6 +725,6 @@ def _similarity_in_words(answers_by_method: Mapping[str, pd.DataFrame]) -> str:
         else ""
     )
     return (
-        "Of correct answers of one length, those that are more similar to the new one lose"
+        "Of correct answers of equal length, those that are more similar to the new one lose"
         f" {', and '.join(parts)}{inconclusive}"
     )

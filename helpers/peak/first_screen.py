@@ -14,10 +14,10 @@ from helpers.peak.metrics import DEFAULT_FILTER, LIST_NAMES, metrics_table
 from helpers.peak.records import MINI, PeakRecord, load_peak
 from helpers.peak.tables import scores_of
 from helpers.records import by_case_id
-from helpers.results.archive import Run
+from helpers.results.archive import Run, model_words
 from helpers.results.figure import figure
-from helpers.results.style import STATE_COLOURS, with_caption, without_mathematics
-from helpers.results.text import footer
+from helpers.results.looks import scatter_look
+from helpers.results.style import BEFORE_LOOK, with_caption, without_mathematics
 
 RUN = "smollm2-135m_peak-mini-cf"  # of packaged records, whose words may be shown
 STATES = {
@@ -27,9 +27,8 @@ STATES = {
 BEFORE = "before the edit"
 LOST = 0.1  # an answer is lost where less than this part of its probability is left
 _MARKS: dict[str, dict[str, Any]] = {
-    BEFORE: {"marker": "o", "color": STATE_COLOURS[0]},
-    "after ROME": {"marker": "v", "color": STATE_COLOURS[1]},
-    "after ROME with APP": {"marker": "s", "color": STATE_COLOURS[2]},
+    BEFORE: BEFORE_LOOK,
+    **{state: scatter_look(method) for method, state in STATES.items()},
 }
 _SHOWN_LISTS = {"target": "new answer", "correct": "correct", "hard": "false"}
 
@@ -114,11 +113,9 @@ def typical_edit(run: Run) -> Figure:
         f"When ROME writes “{record.target_new}”, {lost_without} of {correct_count} correct answers fall"
         f" below a tenth of their probability, with APP {lost_with} of {correct_count}"
     )
-    notes = (
-        "the record nearest to the means",
-        "answers that the unedited model ranks as it should",
-    )
-    return with_caption(fig, finding, footer([run], f"“{record.edit_prompt} …”", *notes))
+    model = model_words(run.about.source["model"]).partition(" (")[0]
+    notes = "a record of average damage, answers ranked rightly before"
+    return with_caption(fig, finding, f"{model}: “{record.edit_prompt} …”; {notes}")
 
 
 def _draw_answers(axes: Axes, answers: pd.DataFrame) -> None:

@@ -15,6 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike
 
@@ -25,9 +26,16 @@ PALETTE = tuple(
     to_rgb(f"#{code}")
     for code in ["0173b2", "de8f05", "029e73", "d55e00", "cc78bc", "ca9161", "fbafe4", "949494"]
 )
-# Of states of a model: before an edit, after it, after it with APP, then others.
-STATE_COLOURS = ((0.45, 0.45, 0.45), PALETTE[3], PALETTE[0], PALETTE[2], PALETTE[4])
+# An editor has a colour of its own in every figure (``looks.py``). Models have shades of slate, conditions
+# (kinds of facts, settings, what was shown) shades of indigo, from dark to light.
+MODEL_COLOURS = ("#1b2a33", "#557280", "#93abb8")
+CONDITION_COLOURS = ("#332288", "#7d70c8", "#ada4e0")
+BEFORE_LOOK: dict[str, Any] = {
+    "marker": "o",
+    "color": "0.45",
+}  # of an unedited model in a scatter plot
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_MODEL_MARKERS = ("o", "D", "^")
 _LETTERS = 16  # of a caption to an inch
 _DARKER = 0.75  # letters are thinner than lines
 _LABEL_INCHES = 0.15  # from one line of small print to the next
@@ -50,6 +58,18 @@ def in_style() -> Iterator[None]:
         yield
 
 
+def model_look(model_index: int) -> dict[str, Any]:
+    """Colour and marker of a figure's models, the first one darkest, as ``draw_intervals`` takes them."""
+    number = model_index % len(MODEL_COLOURS)
+    return {"color": MODEL_COLOURS[number], "fmt": _MODEL_MARKERS[number]}
+
+
+def condition_look(condition_index: int) -> dict[str, Any]:
+    """Colour and marker of a figure's conditions, the first one darkest, as ``draw_intervals`` takes them."""
+    number = condition_index % len(CONDITION_COLOURS)
+    return {"color": CONDITION_COLOURS[number], "fmt": MARKERS[condition_index]}
+
+
 # A legend at the right of its panel: what a figure is drawn from is below the panels.
 AT_RIGHT: dict[str, Any] = {
     "loc": "center left",
@@ -66,7 +86,7 @@ def without_mathematics(text: str) -> str:
 def with_caption(fig: Figure, finding: str, caption: str) -> Figure:
     """The figure under the finding it shows, what it is drawn from in small print below the panels."""
     width = fig.get_figwidth()
-    finding_lines = textwrap.wrap(finding, int(0.8 * _LETTERS * width))
+    finding_lines = textwrap.wrap(finding, int(0.8 * _LETTERS * width), break_on_hyphens=False)
     # A line does not end before a percent sign.
     caption_lines = textwrap.wrap(caption.replace(" %", "\u00a0%"), int(18 * width))
     fig.suptitle(without_mathematics("\n".join(finding_lines)), x=0.01, ha="left", fontsize=10)
@@ -135,10 +155,16 @@ class PointLabel(NamedTuple):
     colour: Any
 
 
-def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[PointLabel]) -> None:
-    """Label points next to them, in their colours, where least of other labels and points is covered.
+def label_points(
+    axes: Axes,
+    points: Sequence[PointLabel],
+    others: Sequence[PointLabel],
+    whiskers: Sequence[Bbox] = (),
+) -> None:
+    """Label points next to them, in their colours, where least of what is drawn is covered.
 
-    ``others`` are points without a label. The panel's scales and limits must be final.
+    ``others`` are points without a label, ``whiskers`` the intervals, both in the panel's units. The panel's
+    scales and limits must be final.
     """
     panel_size = _panel_size(axes)
     to_panel = axes.transScale + axes.transLimits
@@ -149,18 +175,27 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
 
     marks = [mark_of(point) for point in (*points, *others)]
     covered_boxes = [Bbox([mark - 0.05, mark + 0.05]) for mark in marks]
+    for whisker in whiskers:
+        in_inches = Bbox(to_panel.transform(whisker.get_points()) * panel_size)
+        covered_boxes.append(in_inches.padded(0.01))
+    label_boxes: list[Bbox] = []
     for point in points:
         mark = mark_of(point)
         size = np.array([0.07 * len(point.label), 0.12])  # inches, of small print
         candidates = [
             Bbox.from_bounds(*(mark + offset - size * share), *size)
-            for reach in (1.0, 2.0, 3.0, 4.0)
+            for reach in (1.0, 2.0, 3.0, 4.0, 5.0)
             for offset, share in _places_around(0.08 * reach)
         ]
-        box = min(candidates, key=lambda candidate: _covered(candidate, covered_boxes, panel_size))
-        covered_boxes.append(box)
-        nearest_of_box = np.clip(mark, box.min, box.max)
-        is_far = np.linalg.norm(nearest_of_box - mark) > _LEADER_INCHES
+        costs = [
+            _covered(candidate, covered_boxes, panel_size)
+            + _COST_OF_LABEL * _shared_area(candidate, label_boxes)
+            + _COST_OF_INCH * _distance(mark, candidate)
+            for candidate in candidates
+        ]
+        box = candidates[int(np.argmin(costs))]
+        label_boxes.append(box)
+        is_far = _distance(mark, box) > _LEADER_INCHES
         axes.annotate(
             point.label,
             (point.x, point.y),
@@ -169,10 +204,13 @@ def label_points(axes: Axes, points: Sequence[PointLabel], others: Sequence[Poin
             fontsize=6.5,
             color=[_DARKER * channel for channel in to_rgb(point.colour)],
             arrowprops=_LEADER if is_far else None,
+            path_effects=[withStroke(linewidth=2, foreground="white")],  # over the grid
             zorder=5,
         )
 
 
+_COST_OF_LABEL = 10  # to cover another label, against a mark or an interval
+_COST_OF_INCH = 0.05  # between a mark and its label, in covered square inches
 _LEADER_INCHES = 0.12  # from a mark on, a line leads from its label to it
 _LEADER: dict[str, Any] = {
     "arrowstyle": "-",
@@ -199,16 +237,22 @@ def _places_around(reach: float) -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
+def _distance(mark: np.ndarray, box: Bbox) -> float:
+    """From a mark to the nearest place of a box, in inches."""
+    return float(np.linalg.norm(np.clip(mark, box.min, box.max) - mark))
+
+
 def _covered(box: Bbox, others: Sequence[Bbox], panel_size: np.ndarray) -> float:
     """The area of a box that others cover, and what of it is outside the panel."""
-    covered = 0.0
-    for other in others:
-        shared = Bbox.intersection(box, other)
-        if shared is not None:
-            covered += shared.width * shared.height
     inside = Bbox.intersection(box, Bbox.from_bounds(0, 0, *panel_size))
     inside_area = 0.0 if inside is None else inside.width * inside.height
-    return covered + box.width * box.height - inside_area
+    return _shared_area(box, others) + box.width * box.height - inside_area
+
+
+def _shared_area(box: Bbox, others: Sequence[Bbox]) -> float:
+    """The area of a box that others cover."""
+    shared = [Bbox.intersection(box, other) for other in others]
+    return sum(part.width * part.height for part in shared if part is not None)
 
 
 def draw_intervals(

@@ -177,10 +177,11 @@ def caption(source: Mapping[str, Any], *parts: str) -> str:
     return ", ".join(filter(None, [f"ours: {model_words(source['model'])}", *parts, made_on]))
 
 
-def footer(runs: Sequence[Run], data: str, *notes: str) -> str:
+def footer(runs: Sequence[Run], data: str, *notes: str, with_app: bool = True) -> str:
     """A figure's footer: model, data, preset, dtype and device in short, then what its marks mean.
 
-    Several models are named by the figure itself. Tables have it all (``caption``).
+    Several models are named by the figure itself. Tables have it all (``caption``). ``with_app``: whether the
+    figure shows a method with APP, whose settings may be extrapolated.
     """
     source_fields = [{**run.about.source, **run.about.caption} for run in runs]
 
@@ -198,7 +199,7 @@ def footer(runs: Sequence[Run], data: str, *notes: str) -> str:
         model = f"{model} ({', '.join(packaged)} from 4 bits)"
     presets = values_of("preset")
     preset = " or ".join(dict.fromkeys(words.partition(" (APP")[0] for words in presets))
-    is_extrapolated = any("extrapolated" in words for words in presets)
+    is_extrapolated = with_app and any("extrapolated" in words for words in presets)
     made_of = [
         model,
         data,

@@ -169,7 +169,9 @@ def draw_graph(
         assert box is not None
         box_of_node[node] = box
     if looks:
-        for look in dict.fromkeys(looks[edge] for edge in graph.edges):
+        shown_looks = {looks[edge] for edge in graph.edges}
+        in_order = (*_LOOKS_OF_SHARES.values(), *LOOKS.values(), _OF_SUBJECT, _OF_OTHERS)
+        for look in filter(shown_looks.__contains__, in_order):
             axes.plot([], [], color=look.colour, linestyle=look.line, label=look.label)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
     axes.axis("off")
@@ -353,7 +355,8 @@ def recalled_case(
     """What an edit leaves of the chains of one of the graphs that a model recalls."""
     edit = by_case_id(load_edited_graphs(run.about.source["layout"]), number)
     facts = facts_of(run, editor, mode=mode)
-    caption = f"{model_of(run)}, {_made_in_words(mode)}"
+    known_words = f"known: probability of {metrics.DEFAULT.threshold:g} or more"
+    caption = f"{model_of(run)}, {_made_in_words(mode)}; {known_words}"
     return stored_case(edit, facts, number=str(number), method=editor, caption=caption)
 
 

@@ -32,6 +32,7 @@ _SQUARE_ROOT_SCALE = (
     np.square,
 )  # a scale, and its inverse
 _STEPS = ["1", "2", "3", "4", "5"]
+_FEWEST_EDITS = 10  # behind a mark
 
 
 class Mark(NamedTuple):
@@ -69,7 +70,11 @@ def _terms_without_app(runs: Sequence[Run], rule: Known) -> Table:
 
 
 def _edits_footer(
-    runs: Sequence[Run], *notes: str, counts: Sequence[str] = (), mode: str = "independent"
+    runs: Sequence[Run],
+    *notes: str,
+    counts: Sequence[str] = (),
+    mode: str = "independent",
+    with_app: bool = False,
 ) -> str:
     """``footer`` with how many edits of each model are measured, in the order of the panels.
 
@@ -82,7 +87,7 @@ def _edits_footer(
     methods = {key.method for run in runs for key in run.keys}
     has_mend = any(method.startswith("mend") for method in methods)
     training = ["MEND: undertrained"] if has_mend else []
-    return footer(runs, data, "95 % intervals over edits", *notes, *training)
+    return footer(runs, data, "95 % intervals over edits", *notes, *training, with_app=with_app)
 
 
 def _largest_count(table: Table, column: str) -> int:
@@ -158,7 +163,7 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
     ours = {}
     for run in shown_runs:
         table = tables.length_table(_terms_without_app([run], rule), mode="independent")
-        ours[f"{model_of(run)}\nown graph"] = _without_twins(table)
+        ours[f"{model_of(run)}\nown graph"] = _with_enough_edits(_without_twins(table))
     papers = {
         f"{model}\nthe paper, pooled": of_model
         for model, of_model in tables.paper_lengths().groupby("model")
@@ -168,6 +173,9 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         _draw_lengths(axes, table)
         axes.set_title(title, fontsize=8)
         axes.set_xlabel("steps of the chain")
+    for axes in grid:
+        of_row = axes.get_shared_y_axes().get_siblings(axes)
+        axes.set_ylim(0, min(1, 1.2 * max(panel.dataLim.y1 for panel in of_row)))
     fig.supylabel("IFR (square-root scale)", fontsize=9)
     _legend(fig, grid)
     ours_in_words, papers_in_words = (
@@ -178,8 +186,24 @@ def ifr_by_length(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Figure:
         f"Most is left (IFR) along chains of two or three steps for {ours_in_words} pairs of a model and a"
         f" method, and {papers_in_words} in the paper (not tested)"
     )
-    note = "numbers above: edits with such a chain; the paper pools chains and gives no n"
-    return style.with_caption(fig, finding, _edits_footer(shown_runs, note))
+    our_methods = {method for table in ours.values() for method in table["method"]}
+    paper_methods = {method for table in papers.values() for method in table["method"]}
+    of_paper_alone = sorted(method_label(method) for method in paper_methods - our_methods)
+    notes = (
+        f"above: edits with such a chain (no mark below {_FEWEST_EDITS})",
+        "the paper gives no n",
+        *([f"{', '.join(of_paper_alone)}: the paper's"] if of_paper_alone else []),
+    )
+    return style.with_caption(fig, finding, _edits_footer(shown_runs, *notes))
+
+
+def _with_enough_edits(table: Table) -> Table:
+    """The table without means of fewer than ``_FEWEST_EDITS`` edits."""
+    table = table.copy()
+    for step in _STEPS:
+        too_few = table[f"{step} edits"].astype(int) < _FEWEST_EDITS
+        table.loc[too_few, [step, f"{step} low", f"{step} high"]] = np.nan
+    return table
 
 
 def _highest_at_two_or_three(tables_by_title: Mapping[str, Table]) -> list[bool]:
@@ -193,16 +217,18 @@ def _draw_lengths(axes: Axes, table: Table) -> None:
     for method_index, method in enumerate(table["method"]):
         row_of_method = table.iloc[[method_index]]
         estimates = pd.concat([_intervals(Mark(step, row_of_method)) for step in _STEPS])
-        line_style = method_line(method) | {"markersize": 4}
+        line_style = method_line(method) | {"markersize": 4, "clip_on": False}
         shift = 0.1 * (method_index - (len(table) - 1) / 2)
         style.draw_intervals(axes, np.arange(len(_STEPS)) + shift, estimates, **line_style)
     if f"{_STEPS[0]} edits" in table:
         for method_index, step in enumerate(_STEPS):
             edits = str(int(table[f"{step} edits"].iloc[0]))
-            axes.text(method_index, 0.97, edits, ha="center", va="top", fontsize=7)
+            at_top = axes.get_xaxis_transform()
+            axes.text(method_index, 1.0, edits, transform=at_top, ha="center", va="top", fontsize=7)
     axes.set_xticks(range(len(_STEPS)), _STEPS)
     axes.set_yscale("function", functions=_SQUARE_ROOT_SCALE)
-    axes.set(ylim=(0, 1), yticks=_TICKS_OF_SHARES)
+    axes.set(xlim=(-0.5, len(_STEPS) - 0.5), yticks=_TICKS_OF_SHARES)
+    axes.grid(axis="x", visible=False)
 
 
 @_recalled_graphs("06_what_is_left", options=_BY_MODE)
@@ -310,11 +336,12 @@ def two_ways(runs: Sequence[Run], *, mode: str = "independent", rule: Known = DE
     for axes, (model, estimates_by_method) in zip(grid, estimates_by_model.items(), strict=True):
         _draw_two_ways(axes, estimates_by_method, _words_on_hidden(estimates_by_model))
         axes.set_title(model, fontsize=9)
-        axes.set_xlabel("first links known")
-    grid[0].set_ylabel("later links known")
+        axes.set_xlabel("share of first links known", fontsize=8)
+        axes.grid(visible=False)  # behind words
+    grid[0].set_ylabel("share of later links known", fontsize=8)
     _legend(fig, grid)
     note = "share of the links known before; first links: facts about the edited subject"
-    caption = _edits_footer(runs_by_size, note, counts=counts_in_words, mode=mode)
+    caption = _edits_footer(runs_by_size, note, counts=counts_in_words, mode=mode, with_app=True)
     return style.with_caption(fig, _two_ways_in_words(estimates_by_model), caption)
 
 
@@ -374,7 +401,7 @@ def _two_ways_in_words(
             lost_share, left_share = (100 * estimates[kind].mean for kind in (lost, left))
             # A line does not end before the percent sign.
             clauses.append(
-                f"{method_label(method)} erases {lost} ({lost_share:.0f}\u00a0% known, of {left}"
+                f"{method_label(method)} loses more {lost} ({lost_share:.0f}\u00a0% known, of {left}"
                 f" {left_share:.0f}\u00a0%)"
             )
     return f"Two ways to break a graph: on {model} {', '.join(clauses)}"
@@ -400,8 +427,7 @@ def _draw_links_left(axes: Axes, links_left: Mapping[str, pd.Series]) -> None:
         aside = 0.26 * (model_index - (len(links_left) - 1) / 2)
         heights = np.arange(len(links_by_stage)) + aside
         shares = 100 * links_by_stage / links_by_stage["proposed"]
-        colour = style.PALETTE[model_index]
-        bars = axes.barh(heights, shares, 0.24, color=colour, label=model)
+        bars = axes.barh(heights, shares, 0.24, color=style.MODEL_COLOURS[model_index], label=model)
         axes.bar_label(bars, [f"{count:,}" for count in links_by_stage], padding=2, fontsize=7)
     stages = next(iter(links_left.values())).index
     axes.set_yticks(range(len(stages)), stages)
@@ -415,7 +441,7 @@ def _confirmed_in_words(links_left: Mapping[str, pd.Series]) -> str:
         f"{100 * links_by_stage['validated'] / links_by_stage['proposed']:.0f} % ({model})"
         for model, links_by_stage in links_left.items()
     ]
-    return f"Models recall few of the links that fact stores propose: {', '.join(confirmed)}"
+    return f"Models recall few of the links that fact stores propose; validated: {', '.join(confirmed)}"
 
 
 def _links_left() -> dict[str, pd.Series]:
@@ -431,14 +457,14 @@ def _links_left() -> dict[str, pd.Series]:
 def _grid(
     panel_count: int, columns: int = 3, *, row_height: float = 2.2
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of as many panels, row by row, that share their scales; ``row_height`` is in inches."""
+    """A figure of as many panels; those of a row share their scales. ``row_height`` is in inches."""
     row_count = -(-panel_count // columns)
     fig, grid = plt.subplots(
         row_count,
         columns,
         figsize=(7.9, row_height * row_count + 0.8),
         sharex=True,
-        sharey=True,
+        sharey="row",
         squeeze=False,
     )
     for panel_index, axes in enumerate(grid.flat):
@@ -476,10 +502,9 @@ def _dots(marks_by_title: Mapping[str, Mapping[str, Mark]], **limits: Any) -> Fi
                 mark.table["method"].map(methods.index) + shift,
                 _intervals(mark),
                 across=True,
-                color=style.PALETTE[mark_index],
-                fmt=style.MARKERS[mark_index],
                 label=label,
                 markersize=4,
+                **style.condition_look(mark_index),
             )
         for row in range(0, len(methods), 2):
             axes.axhspan(row - 0.5, row + 0.5, color="0.95", zorder=0)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from helpers.behaviour import agreement, figures, publish, scorers
-from helpers.behaviour.figures import scorer_arrows
+from helpers.behaviour.figures import scorer_marks
 from helpers.editing.contexts import ContextTemplates
 from helpers.editing.rome import Rome
 from helpers.peak.records import load_peak
@@ -125,18 +125,20 @@ def test_where_no_correlation_is_tested_none_is_detectable():
     assert found[["detectable", "Holm"]].to_numpy().tolist() == 2 * [["–", "–"]]
 
 
-def test_arrows_lead_from_plain_to_app_and_a_state_without_a_scorer_has_none():
+def test_the_mark_with_app_is_hollow_below_the_plain_one_and_a_state_without_a_scorer_has_none():
     plain = pd.DataFrame({"ES": [0.0, 1.0], "free, greedy": [0.0, 1.0]})
     with_app = pd.DataFrame({"ES": [0.0, 0.0], "free, greedy": [1.0, 1.0]})
     states = {"unedited": plain[["ES"]], "ROME": plain, "ROME+APP": with_app}
     _, panels = plt.subplots(1, 2)
     for axes, scorer in zip(panels, ("ES", "free, greedy"), strict=True):
-        figures._draw_arrows(axes, scorer, ["unedited", "ROME"], states)
-    marks = [[line for line in axes.lines if line.get_marker() == "o"] for axes in panels]
-    heights = [[list(line.get_ydata()) for line in marks_of_panel] for marks_of_panel in marks]
-    assert heights == [[[1], [0]], [[0]]]
-    ends = [[(text.xyann[0], text.xy[0]) for text in axes.texts] for axes in panels]
-    assert ends == [[(50, 0)], [(50, 100)]]
+        figures._draw_scorer(axes, scorer, ["unedited", "ROME"], states)
+    marks = [[line for line in axes.lines if line.get_marker() in "ov"] for axes in panels]
+    heights = [[line.get_ydata()[0] for line in marks_of_panel] for marks_of_panel in marks]
+    assert heights == [[1.15, 0.15, -0.15], [0.15, -0.15]]
+    means = [[line.get_xdata()[0] for line in marks_of_panel] for marks_of_panel in marks]
+    assert means == [[50, 50, 0], [50, 100]]
+    hollow = [[line.get_mfc() == "white" for line in marks_of_panel] for marks_of_panel in marks]
+    assert hollow == [[False, False, True], [False, True]]
 
 
 def test_the_cost_in_text_is_compared_with_the_cost_by_probability():
@@ -164,7 +166,7 @@ def test_every_scorer_is_published_and_drawn(asked, editor, tmp_path, monkeypatc
     )  # no chat
     for table in (agreement.list_table(states), agreement.prediction_table(states)):
         assert len(table.table) == 2
-    assert "Success under four scorers" in scorer_arrows(stored).get_suptitle()
+    assert "Success under four scorers" in scorer_marks(stored).get_suptitle()
     stored.tables.data[agreement.named_table("rome+app")] = stored.tables.data[
         agreement.named_table("unedited")
     ]

@@ -1,4 +1,4 @@
-"""One record's answers as they are drawn: in order, and hollow where no measure counts them."""
+"""One record's answers as they are drawn: in order, and pale where no measure counts them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWERS = pd.DataFrame(
 
 
 def rows(figure):
-    """Labels from above, and for each state the labels of filled and of hollow marks."""
+    """Labels from above, and for each state the labels of full and of pale marks."""
     (axes,) = figure.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     marked = [
@@ -32,21 +32,22 @@ def test_answers_are_in_the_order_of_their_probability_before():
     assert labels == ["new", "strong", "weak", "unknown", "between", "low"]
 
 
-def test_answers_that_the_filter_leaves_out_are_hollow_and_not_in_the_title():
+def test_answers_that_the_filter_leaves_out_are_pale_and_not_in_the_title():
     figure = answer_probabilities(ANSWERS, title="a fact")
-    _, (filled, hollow, *of_rome) = rows(figure)
-    assert hollow == {"unknown"}
-    assert filled == {"new", "strong", "weak", "between", "low"}
-    assert of_rome == [filled, hollow]
+    _, (full, pale, *of_rome) = rows(figure)
+    assert pale == {"unknown"}
+    assert full == {"new", "strong", "weak", "between", "low"}
+    assert of_rome == [full, pale]
+    assert [marks.get_alpha() for marks in figure.axes[0].collections] == [1.0, 0.3] * 2
     title = figure.get_suptitle().replace("\n", " ")
     assert title.endswith("lose nine tenths of their probability: 1 of 2 after ROME")
-    assert "hollow: misranked" in figure.get_supxlabel()
+    assert "pale: misranked" in figure.get_supxlabel()
 
 
 def test_a_list_can_be_omitted_without_a_change_of_what_counts():
-    labels, (_, hollow, *_) = rows(answer_probabilities(ANSWERS, lists=("target", "correct")))
+    labels, (_, pale, *_) = rows(answer_probabilities(ANSWERS, lists=("target", "correct")))
     assert labels == ["new", "strong", "weak", "unknown"]
-    assert hollow == {"unknown"}
+    assert pale == {"unknown"}
 
 
 def test_the_schematic_marks_the_edited_layer_at_the_subject():

@@ -29,7 +29,7 @@ from helpers.peak.construction.build import (
 from helpers.results.archive import About, Run
 from helpers.results.figure import figure
 from helpers.results.publish import Part, Publication
-from helpers.results.style import PALETTE, with_caption
+from helpers.results.style import CONDITION_COLOURS, with_caption
 from helpers.results.text import footer
 from helpers.scoring.answers import score_answers
 from helpers.triples.graph import read_graph, relations_in
@@ -135,12 +135,14 @@ def construction_funnel(run: Run) -> Figure:
     steps_by_set = {str(set_name): _shares_kept(funnel) for set_name, funnel in by_set}
     steps = _steps_of_all(list(steps_by_set.values()))
     fig, axes = plt.subplots(figsize=(6.8, 0.36 * len(steps) + 1.2))
-    axes.grid(axis="y", visible=False)
+    axes.grid(visible=False)
     for set_index, (set_name, funnel_steps) in enumerate(steps_by_set.items()):
         aside = 0.36 * (set_index - (len(steps_by_set) - 1) / 2)
         heights = np.array([steps.index(step) for step in funnel_steps["step"]]) + aside
         percent = 100 * funnel_steps["kept"]
-        bars = axes.barh(heights, percent, 0.34, color=PALETTE[set_index], label=set_name)
+        bars = axes.barh(
+            heights, percent, 0.34, color=CONDITION_COLOURS[2 * set_index], label=set_name
+        )
         axes.bar_label(
             bars, [f"{count:,}" for count in funnel_steps["left"]], padding=2, fontsize=7
         )
@@ -153,7 +155,8 @@ def construction_funnel(run: Run) -> Figure:
     first_counts = dict.fromkeys(f"{funnel['left'].iloc[0]:,}" for _, funnel in by_set)
     notes = (
         "numbers: facts left",
-        f"last steps: what the model knows, by {source['rule']}",
+        "relation's share: the most records that a relation may have",
+        f"last steps: what the model knows, by the {source['rule']} of answers",
         "no bar: not a step of the set",
     )
     caption = footer([run], f"{' or '.join(first_counts)} {source['facts']} facts", *notes)
