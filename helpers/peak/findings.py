@@ -123,6 +123,18 @@ def icd_against_app(metrics: Metrics) -> list[Evidence]:
     ]
 
 
+def against_others(metrics: Metrics, method: str, others: Iterable[str]) -> list[Evidence]:
+    """A method minus others on the same records: success, locality and damage.
+
+    The finding is that a measure is higher with the method; it is reversed where the measure is lower.
+    """
+    return [
+        _between_methods(f"higher with {method}", metrics, metric, higher=method, lower=other)
+        for other in others
+        for metric in HARD_METRICS
+    ]
+
+
 def pooled_fairer_findings(metrics: ByVariant, editors: Iterable[str]) -> list[Evidence]:
     """``fairer_findings`` against random false answers, and of each record's mean over the editors.
 
