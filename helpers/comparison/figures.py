@@ -40,34 +40,34 @@ class Front:
 
     asked: str  # name of a measure
     asked_title: str
-    damage: str
+    damages: tuple[str, ...]  # names of measures, of which the worst counts
     damage_title: str
     items: str  # of which both are means, in words
-    is_left: bool = False  # the stored measure is what is left, so that the damage is the rest
+    is_left: bool = False  # the stored measures are what is left, so that the damage is the rest
 
     def point(self, estimates: dict[str, Estimate]) -> tuple[Estimate, Estimate] | None:
         """What was asked and the damage, as fractions; None where one of them is not stored."""
-        if self.asked not in estimates or self.damage not in estimates:
+        if not {self.asked, *self.damages} <= estimates.keys():
             return None
-        damage = estimates[self.damage]
+        damages = [estimates[name] for name in self.damages]
         if self.is_left:
-            damage = Estimate(1 - damage.mean, 1 - damage.high, 1 - damage.low, damage.n)
-        return estimates[self.asked], damage
+            damages = [Estimate(1 - e.mean, 1 - e.high, 1 - e.low, e.n) for e in damages]
+        return estimates[self.asked], max(damages, key=lambda damage: damage.mean)
 
 
 FRONTS = (
     Front(
         NAMING,
         "share of responses that name the new answer",
-        "AFF",
+        ("AFF",),
         "share of other answers forgotten (AFF)",
         "PEAK-CF records",
     ),
     Front(
         DEEP,
         "share of edits that leave no chain of two or more steps (deep)",
-        OWN,
-        "share of the subject's other facts lost",
+        (OWN, "CKP"),
+        "share lost of the subject's other facts,\nor of other subjects' facts if more",
         "recalled facts",
         is_left=True,
     ),
@@ -79,7 +79,8 @@ def front_panels(runs: Sequence[Run]) -> Figure:
     """Damage against what was asked, a column of panels a model: lower right is better.
 
     Above: free text that names the new answer, and other answers forgotten. Below: edits that leave no chain
-    to the old fact, and the subject's other facts lost. Arrows lead from an editor to itself with APP.
+    to the old fact, and what is lost of the subject's other facts or, if more, of facts about other
+    subjects. Arrows lead from an editor to itself with APP.
     AFF and naming are of the records that each can be measured on; with APP fewer of what a model recalls is
     edited. Without editors whose two measures are of different settings, and without rows that are scored on
     half of the answers or chains.
@@ -211,16 +212,16 @@ def _whisker_lengths(estimate: Estimate) -> np.ndarray:
 
 
 def _front_in_words(rows: Rows, model_names: Sequence[str]) -> str:
-    """The least that any editor erases of the subject's other facts where most of its edits are deep."""
-    erased = [
+    """The least that any editor loses of one of the two kinds of facts where most of its edits are deep."""
+    lost = [
         damage.mean
         for model_name in model_names
         for key, (asked, damage) in _points(rows, model_name, FRONTS[1]).items()
         if asked.mean > 0.5 and not key.placebo
     ]
-    if not erased:
+    if not lost:
         return "What edits damage, against what was asked of them"
     return (
-        "Editors that mostly leave no chain to the old fact also erase the subject's other facts, by"
-        f" {100 * min(erased):.0f} % or more"
+        f"Editors that mostly leave no chain to the old fact lose {100 * min(lost):.0f} % or more of the"
+        " subject's other facts, or of other subjects' facts"
     )
