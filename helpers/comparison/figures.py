@@ -100,7 +100,12 @@ def front_panels(runs: Sequence[Run]) -> Figure:
             " notebook 08's run, or one of what the model recalls"
         )
     fig, panels = plt.subplots(
-        len(FRONTS), len(model_names), figsize=(9.2, 5.8), sharex="row", sharey="row", squeeze=False
+        len(FRONTS),
+        len(model_names),
+        figsize=(10.2, 5.8),
+        sharex="row",
+        sharey="row",
+        squeeze=False,
     )
     counts: dict[Front, set[int]] = {}
     for panels_of_front, front in zip(panels, FRONTS, strict=True):
@@ -121,15 +126,8 @@ def front_panels(runs: Sequence[Run]) -> Figure:
         f"{min(numbers)} to {max(numbers)} {front.items}" for front, numbers in counts.items()
     ]
     shown_runs = [run for run in runs if run.about.source["model"] in model_names]
-    without_panel = sorted(names.difference(model_names))
-    notes = (
-        "95 % intervals",
-        "hollow: with APP",
-        "grey ×: placebo, another fact's edit",
-        "MEND: undertrained",
-        *([f"{', '.join(without_panel)}: too few editors measured"] if without_panel else []),
-    )
-    caption = footer(shown_runs, f"n = {', '.join(ranges)}, edited alone", *notes)
+    notes = ("95 % intervals", "hollow: with APP", "×: placebo", "MEND: undertrained")
+    caption = footer(shown_runs, f"n = {', '.join(ranges)}", *notes)
     return with_caption(fig, _front_in_words(rows, model_names), caption)
 
 

@@ -166,8 +166,12 @@ def test_the_front_has_a_point_for_each_row_and_arrows_to_objectives():
     asked, damage = FRONTS[0].point(of_both)
     assert (asked.mean, damage.mean) == (0.2, 0.4)
     left = {DEEP: Estimate(0.9, 0.8, 1.0, 9), OWN: Estimate(0.1, 0.0, 0.3, 9)}
-    asked, damage = FRONTS[1].point(left)
-    assert (damage.mean, damage.low, damage.high) == pytest.approx((0.9, 0.7, 1.0))
+    assert FRONTS[1].point(left) is None
+    for of_others in (0.6, 0.05):  # the worse of the two kinds counts
+        estimates = left | {"CKP": Estimate(of_others, of_others - 0.05, of_others + 0.1, 9)}
+        _, damage = FRONTS[1].point(estimates)
+        assert damage.mean == pytest.approx(1 - min(0.1, of_others))
+    assert (damage.low, damage.high) == pytest.approx((0.85, 1.0))
     assert FRONTS[1].point(of_both) is None
     fig = front_panels(archive("peak").runs())
     panels = [axes for axes in fig.axes if axes.get_visible()]
