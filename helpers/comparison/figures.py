@@ -61,7 +61,7 @@ FRONTS = (
         "share of responses that name the new answer",
         ("AFF",),
         "share of other answers forgotten (AFF)",
-        "PEAK-CF records",
+        "records",
     ),
     Front(
         DEEP,
