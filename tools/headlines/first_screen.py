@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from helpers.behaviour.agreement import by_state
 from helpers.peak.figures import MAIN_RUN
 from helpers.peak.findings import findings
 from helpers.peak.first_screen import RUN, answers_of_record, lost_counts, typical_record
@@ -16,9 +17,10 @@ from tools.headlines.headline import UnsupportedError, holds
 from tools.headlines.peak import free_text_of, lost_in_text, states_of_main_run
 from tools.headlines.thinkedit import memits_edits
 
+_FURTHER_RUN = f"{MAIN_RUN}@editors"
 _METHODS = (
     *("FT-L", "FT-M", "FT-M+APP", "MEND", "ROME", "ROME+APP", "MEMIT", "MEMIT+APP"),
-    *("AlphaEdit", "In context", "GRACE"),
+    *("AlphaEdit", "LoRA", "MEMOIR", "In context", "GRACE"),
 )
 _MEASURES = {  # of the short table, and their titles
     "ES": "new answer more probable (ES)",
@@ -85,8 +87,11 @@ def _mean_of(metrics: pd.DataFrame, name: str) -> Estimate:
 
 def first_screen_table() -> pd.DataFrame:
     """Some editors on the main run's records in percent, with n and what free text names."""
-    metrics = method_metrics(scores_of(archive("peak").get(MAIN_RUN)))
-    states = states_of_main_run()
+    metrics: dict[str, pd.DataFrame] = {}
+    states = dict(states_of_main_run())
+    for name in (MAIN_RUN, _FURTHER_RUN):
+        metrics |= method_metrics(scores_of(archive("peak").get(name)))
+    states |= by_state(archive("scorers").get(_FURTHER_RUN))
     rows = {}
     for method in (name for name in _METHODS if name in metrics):
         means = 100 * summarise(metrics[method][list(_MEASURES)])["mean"]
