@@ -38,7 +38,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _MODEL_MARKERS = ("o", "D", "^")
 _LETTERS = 16  # of a caption to an inch
 _DARKER = 0.75  # letters are thinner than lines
-_LABEL_INCHES = 0.15  # from one line of small print to the next
 
 
 def use_style() -> None:
@@ -107,43 +106,6 @@ def save_figure(fig: Figure, name: str, folder: Path | None = None) -> list[Path
         fig.savefig(png_file, metadata={"Software": None})
         fig.savefig(svg_file, metadata={"Date": None})
     return [png_file, svg_file]
-
-
-class LineEnd(NamedTuple):
-    """Where a line of a panel ends, and its label there."""
-
-    height: float  # in the panel's units
-    label: str
-    colour: Any
-
-
-def label_ends(axes: Axes, ends: Sequence[LineEnd]) -> None:
-    """Label lines at the right of their panel, in their colours; labels that would overlap move apart.
-
-    The panel's scales and limits must be final.
-    """
-    to_panel = axes.transScale + axes.transLimits
-    panel_inches = _panel_size(axes)[1]
-    gap = _LABEL_INCHES / panel_inches
-    heights = {end: float(to_panel.transform((1.0, end.height))[1]) for end in ends}
-    in_order = sorted(heights, key=lambda end: heights[end])
-    label_heights: list[float] = []
-    for end in in_order:
-        lowest = label_heights[-1] + gap if label_heights else 0.0
-        label_heights.append(max(heights[end], lowest))
-    highest = 1.0
-    for number in reversed(range(len(label_heights))):  # the topmost would be above the panel
-        label_heights[number] = min(label_heights[number], highest)
-        highest = label_heights[number] - gap
-    for end, label_height in zip(in_order, label_heights, strict=True):
-        axes.annotate(
-            end.label,
-            (1.03, label_height),
-            xycoords="axes fraction",
-            va="center",
-            fontsize=7,
-            color=[_DARKER * channel for channel in to_rgb(end.colour)],
-        )
 
 
 class PointLabel(NamedTuple):

@@ -17,9 +17,7 @@ from helpers.results import figure as registry
 from helpers.results.looks import method_line
 from helpers.results.show import figure_output
 from helpers.results.style import (
-    LineEnd,
     PointLabel,
-    label_ends,
     label_points,
     save_figure,
     with_caption,
@@ -113,19 +111,6 @@ def boxes_of_texts(figure: Figure):
     figure.canvas.draw()
     # Without the line that leads from a label to its point.
     return {text.get_text(): Text.get_window_extent(text) for text in axes.texts}
-
-
-@pytest.mark.parametrize("heights", [(0.5, 0.5, 0.5), (0.98, 1.0, 0.99), (0.0, 0.01, 0.0)])
-def test_labels_of_lines_that_end_together_do_not_overlap(heights):
-    figure, axes = plt.subplots(figsize=(4, 3))
-    axes.set_ylim(0, 1)
-    names = ("first", "second", "third")
-    label_ends(
-        axes, [LineEnd(height, name, "C0") for height, name in zip(heights, names, strict=True)]
-    )
-    boxes = [*boxes_of_texts(figure).values()]
-    assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
-    plt.close(figure)
 
 
 def test_labels_of_points_that_lie_together_do_not_overlap():
