@@ -231,7 +231,8 @@ def _draw_gap(axes: Axes, pair: Matched, measure: str, *, is_less: bool) -> None
         return  # the editor is never as strong
     line_style = "-" if is_less else ":"
     aside = 0.7  # from the interval of the mark
-    arrow = {"arrowstyle": "->", "color": "0.3", "linewidth": 1.2, "linestyle": line_style}
+    colour = method_line(pair.curve.method)["color"]
+    arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.2, "linestyle": line_style}
     axes.annotate(
         "", xy=(level - aside, with_app), xytext=(level - aside, scaled), arrowprops=arrow, zorder=6
     )

@@ -25,7 +25,7 @@ from helpers.lifelong.measures import (
     first_signs,
     measures_of_run,
 )
-from helpers.lifelong.tables import first_order_rows, so_what, track_label
+from helpers.lifelong.tables import MOST_RECORDS, first_order_rows, so_what, track_label
 from helpers.results.archive import Run
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
@@ -170,11 +170,18 @@ def retention(run: Run) -> Figure:
     for axes, (method, turns_and_order, measures) in zip(grid.flat, rows, strict=False):
         share_now, share_at_once = (by_age(measures, measure) for measure in ("now", "made"))
         line = _line_of(method, turns_and_order)
-        axes.plot(share_at_once.index, share_at_once, color="0.7", linestyle="--")
-        axes.plot(share_now.index, share_now, **line)
+        axes.plot(
+            share_at_once.index / len(share_at_once), share_at_once, color="0.7", linestyle="--"
+        )
+        axes.plot(share_now.index / len(share_now), share_now, **line)
         axes.set_title("\n".join(textwrap.wrap(line["label"], 20)), fontsize=8)
-        axes.set(ylim=(-0.03, 1.03), xticks=share_now.index[:: len(share_now) - 1])
         trends.append(_trend_with_place(measures))
+    for axes in grid.flat:
+        axes.set(
+            ylim=(-0.03, 1.03), xlim=(0, 1.1), xticks=(0.1, 1.0), xticklabels=("oldest", "newest")
+        )
+    for axes in grid[:, 0]:
+        axes.set_ylabel("share given now")
     corrected = holm([p_value for _, p_value in trends])
     forgetting_count = sum(
         bool(p_value < LEVEL) and correlation > 0
@@ -186,7 +193,7 @@ def retention(run: Run) -> Figure:
     )
     notes = (
         _counts_of_measures(run, {"now": "requests"}),
-        "oldest parts first; dashed: right after their turn",
+        "by age; dashed: right after their turn",
         "rank correlation, Holm",
     )
     return with_caption(fig, finding, _stream_footer(run, *notes))
@@ -279,7 +286,8 @@ def on_top_of_many(run: Run) -> Figure:
     """Additivity and deduction of a further edit, made upon 0 edits and upon more.
 
     AFF and ANF are forgetting and noise of PEAK records; IFR is what is left of the old fact along chains.
-    Where most chains are lost before, few graphs are left to measure: means of fewer than three are omitted.
+    Where most chains are lost before, few graphs are left to measure: means of fewer than three are omitted,
+    and AFF and ANF where a further edit succeeds in no more than half of the records.
     """
     fig, panels = plt.subplots(1, len(_ON_TOP), figsize=(9.8, 2.9), sharey=True)
     checkpoints: list[int] = []
@@ -291,6 +299,9 @@ def on_top_of_many(run: Run) -> Figure:
         for shift, method, turns_and_order, measures in _beside_each_other(run):
             means = curve(measures, measure)
             means = means[means["n"] >= FEWEST_ON_TOP]
+            if measure in ("AFF", "ANF"):
+                success = curve(measures, "ES")["mean"].reindex(means.index)
+                means = means[success > MOST_RECORDS]
             positions = [ticks[edits] + 3 * shift for edits in means.index]
             draw_intervals(
                 axes, positions, means, **_line_of(method, turns_and_order) | _FAINT_BARS
@@ -303,7 +314,7 @@ def on_top_of_many(run: Run) -> Figure:
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
-    omitted = f"no mark: under {FEWEST_ON_TOP} graphs"
+    omitted = f"no mark: under {FEWEST_ON_TOP} graphs, or ES of half or less"
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS, omitted)
     return with_caption(fig, finding, caption)
 

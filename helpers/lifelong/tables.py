@@ -37,7 +37,7 @@ _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")
 _COMPARED = ("now", "generality", "free text", "locality", "exam")  # with a control
 _LARGEST_RATIO = 1000.0  # that is written out
-_MOST_RECORDS = 0.5  # a further edit whose ES is above this share has an AFF worth reading
+MOST_RECORDS = 0.5  # a further edit whose ES is above this share has an AFF worth reading
 
 
 def method_rows(run: Run) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -261,7 +261,7 @@ def so_what(run: Run) -> list[str]:
             first_measures[label] = measures_of_method
         aff, success = (curve(measures, measure)["mean"] for measure in ("AFF", "ES"))
         for edits in {0, last} & set(aff.index):
-            if success.get(edits, 0.0) > _MOST_RECORDS:
+            if success.get(edits, 0.0) > MOST_RECORDS:
                 forgetting.setdefault(int(edits), []).append(100 * aff[edits])
     last_edits = max(edits_of_methods.values())
     best = {

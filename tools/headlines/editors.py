@@ -50,10 +50,10 @@ def headlines() -> list[Headline]:
             "No editor here leaves most of its edits without a chain to the old fact and also preserves most"
             " of the other facts, about the subject and about others",
             f"We compare means of {counts} with all measures stored and all chains scored. If more than half"
-            " of an editor's edits are *deep* (no chain of known facts leads to the old one), it loses more"
-            " than half of the subject's other facts or, as MEMOIR does, more than half of the facts about"
-            " other subjects. With APP, MEMIT's and ROME's edits keep more of the subject's facts, and fewer"
-            " edits are deep.",
+            " of an editor's edits are *deep* (no chain of known facts leads to the old one), it loses on"
+            " average more than half of the subject's other facts or, as MEMOIR does, of the facts about"
+            " other subjects (there the interval includes half). With APP, MEMIT's and ROME's edits keep more"
+            " of the subject's facts, and fewer edits are deep.",
             tuple(numbers),
             "09_front",
             "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"

@@ -69,7 +69,8 @@ def findings_lines() -> str:
             f" of the other correct answers (AFF; 0: nothing lost, 100: all lost) is"
             f" {in_points(forgetting)} % (n = {forgetting.n}).",
             "- **APP protects other answers, but fewer of ROME's new answers are generated.** On PEAK-CF it"
-            f" lowers ROME's forgetting by {in_points(saved.difference)} points (n = {saved.difference.n})."
+            " lowers ROME's forgetting of answers that its loss contains by"
+            f" {in_points(saved.difference)} points (n = {saved.difference.n})."
             f" But generated text names the new answer after {named_with_app:.0f} instead of {named:.0f} %"
             f" of the edits, {in_points(unnamed)} points less (n = {unnamed.n}).",
             "- **MEMIT erases the subject's other facts.** After its edits of facts that the model"
