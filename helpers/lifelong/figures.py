@@ -314,7 +314,7 @@ def on_top_of_many(run: Run) -> Figure:
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
     words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
-    omitted = f"no mark: under {FEWEST_ON_TOP} graphs, or ES of half or less"
+    omitted = f"no mark: under {FEWEST_ON_TOP} graphs, ES ≤ ½"
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS, omitted)
     return with_caption(fig, finding, caption)
 
