@@ -390,7 +390,13 @@ def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
     if not set(WAYS_BACK) & set(shares):
         return "What returns of a fact's correct answers when its edit is undone"
     words = [f"{share:.0f} % {_AFTER_STATE[state]}" for state, share in shares.items()]
+    highest = max(
+        table["order"].mean()
+        for of_method in returns.values()
+        for state, table in of_method.items()
+        if state in shares
+    )
     return (
-        f"Correct answers that have at least half of their probability: {', '.join(words)} (means of"
-        f" {editors} editors)"
+        f"Answers with half of their probability or more: {', '.join(words)} (means of {editors} editors);"
+        f" their order correlates with the original one at τ = {highest:.2f} at most"
     )
