@@ -24,6 +24,7 @@ from helpers.costs.strength import (
     DAMAGES,
     Matched,
     StrengthCurve,
+    less_damage,
     matched_pairs,
     strength_curves,
 )
@@ -173,7 +174,7 @@ def matched_strength_curves(run: Run) -> Figure:
     panels[0].set_ylabel("percent")
     panels[-1].legend(**AT_RIGHT)
     primary = [pair for pair in matched_pairs(curves) if pair.is_primary]
-    does_less = _less_damage(primary)
+    does_less = less_damage(primary)
     for axes, measure in zip(panels, DAMAGES, strict=True):
         for pair in primary:
             _draw_gap(axes, pair, measure, is_less=does_less[pair.curve.method, measure])
@@ -207,20 +208,6 @@ def _draw_strength(axes: Axes, curve: StrengthCurve, measure: str) -> None:
         markersize=8,
         label=look["label"],
     )
-
-
-def _less_damage(pairs: Sequence[Matched]) -> dict[tuple[str, str], bool]:
-    """By editor and measure whether APP does less damage at equal strength, after Holm's correction."""
-    contrasts = {
-        (pair.curve.method, measure): pair.contrast(measure)
-        for pair in pairs
-        for measure in DAMAGES
-    }
-    corrected = holm([contrast.p_value for contrast in contrasts.values()])
-    return {
-        key: bool(p_value < LEVEL and contrast.difference.mean > 0)
-        for (key, contrast), p_value in zip(contrasts.items(), corrected, strict=True)
-    }
 
 
 def _draw_gap(axes: Axes, pair: Matched, measure: str, *, is_less: bool) -> None:

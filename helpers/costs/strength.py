@@ -16,7 +16,7 @@ the known answers that greedy responses name (``named by rome, scale 0.5``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 
@@ -34,6 +34,7 @@ from helpers.results.statistics import (
     Contrast,
     Estimate,
     Numbers,
+    holm,
     relation_count_of,
     too_few,
     unit_draws,
@@ -237,6 +238,20 @@ def matched_pairs(curves: Mapping[str, StrengthCurve]) -> list[Matched]:
             for strength in STRENGTHS:
                 pairs.append(Matched(curve.on(common), other.loc[common], other_name, strength))
     return pairs
+
+
+def less_damage(pairs: Sequence[Matched]) -> dict[tuple[str, str], bool]:
+    """By editor and measure whether APP does less damage at equal strength, after Holm's correction."""
+    contrasts = {
+        (pair.curve.method, measure): pair.contrast(measure)
+        for pair in pairs
+        for measure in DAMAGES
+    }
+    corrected = holm([contrast.p_value for contrast in contrasts.values()])
+    return {
+        key: bool(p_value < LEVEL and contrast.difference.mean > 0)
+        for (key, contrast), p_value in zip(contrasts.items(), corrected, strict=True)
+    }
 
 
 def matched_table(run: Run) -> ShownTable:

@@ -16,9 +16,9 @@ from matplotlib.ticker import NullFormatter
 from scipy.stats import spearmanr
 
 from helpers.lifelong.measures import (
-    CHANCE,
     FEWEST_ON_TOP,
     METRICS,
+    NOTHING_LEFT,
     SIGNS,
     curve,
     ending,
@@ -275,8 +275,8 @@ def _sign_in_words(measure: str) -> str:
     level = SIGNS[measure]
     comparison = "above" if level > 1 else "below"
     limit = f"{comparison} {level:g}"
-    if measure in CHANCE:
-        limit = "halfway to chance" if CHANCE[measure] > 0 else "halved"
+    if measure in NOTHING_LEFT:
+        limit = "halfway to chance" if NOTHING_LEFT[measure] > 0 else "halved"
     label = METRICS[measure].label.removeprefix("its ")
     return "\n".join([*textwrap.wrap(label, 12), limit])
 

@@ -62,7 +62,8 @@ SIGNS: dict[str, float] = {
     "exam": 0.5,
     "perplexity": 2.0,
 }
-CHANCE = {"own": 0.0, "exam": 0.25}  # of the measures that are next to 0 edits
+# Values at which nothing is left of the measures that are next to 0 edits; of the exam it is chance.
+NOTHING_LEFT = {"own": 0.0, "exam": 0.25}
 LEAST_TO_LOSE = 0.1  # of such a measure at 0 edits: below, a change of it is no sign
 FEWEST_ON_TOP = 3  # records or graphs of a further edit's mean that is shown or counts
 
@@ -178,8 +179,8 @@ def first_signs(measures: pd.DataFrame) -> dict[str, int | None]:
         if measure == "own":
             of_measure = of_measure[of_measure["n"] >= FEWEST_ON_TOP]
         means = of_measure["mean"]
-        if measure in CHANCE and 0 in means.index:
-            means = means - CHANCE[measure]
+        if measure in NOTHING_LEFT and 0 in means.index:
+            means = means - NOTHING_LEFT[measure]
             if means[0] < LEAST_TO_LOSE:
                 continue
             means = means / means[0]

@@ -24,7 +24,7 @@ FEWEST_EDITS = 100  # of a run that a headline is about
 
 
 def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
-    """From the published run of most methods: who still gives its requests, what breaks first.
+    """From the published run with most methods and orders: who still gives its requests, what breaks first.
 
     An empty list where no run compares two methods over ``FEWEST_EDITS`` edits; ``runs`` are by default
     all published ones.
