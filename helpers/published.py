@@ -22,6 +22,7 @@ from helpers.costs.held_out_answers import held_out_table, unshown_note
 from helpers.costs.leaks import leak_table
 from helpers.costs.strength import matched_table
 from helpers.costs.undo import undo_table
+from helpers.costs.unshown_strength import unshown_strength_table
 from helpers.counterfact.metrics import counterfact_table
 from helpers.editing.editors import fairer, method_label, objectives
 from helpers.gates.tables import audit_caption, gate_audit_table
@@ -265,6 +266,10 @@ def _sequences_by_length(run: Run) -> ShownTable:
     return ShownTable(table, shown.note)
 
 
+def _unshown_at_equal_strength(held_out: Run) -> ShownTable:
+    return unshown_strength_table(held_out, archive("matched").get(held_out.name))
+
+
 def _noise_floor(placebo_run: Run) -> AnyTable:
     """A placebo's scores next to those of the run it belongs to."""
     edited_run = archive("peak").get(placebo_run.name)
@@ -419,6 +424,12 @@ TABLES = {
         "Damage at equal strength: scaled updates next to APP and R-ROME",
         matched_table,
         of="matched",
+    ),
+    "unshown_strength": _peak(
+        "Damage at equal strength to answers that APP was not shown",
+        _unshown_at_equal_strength,
+        of="held_out",
+        when=lambda run: archive("matched").known(run.name) is not None,
     ),
     "leaks": _peak("What an edit does to other subjects of its relation", leak_table, of="leaks"),
     "undo": _peak("What returns when an edit is edited back", undo_table, of="undone"),

@@ -31,6 +31,7 @@ from helpers.costs.held_out_answers import (
 )
 from helpers.costs.strength import matched_table
 from helpers.costs.undo import undo_table
+from helpers.costs.unshown_strength import unshown_strength_table
 from helpers.editing.editors import Variant
 from helpers.klob.metrics import (
     BEST_FIXED,
@@ -337,6 +338,41 @@ def test_equal_strength_in_notebook_04():
     assert means["ROME"].tolist() == ["83.9", "71.3", "47.1"]
     assert "for MEMIT the numbers are 76.8, 67.5 and 40.2" in text
     assert means["MEMIT"].tolist() == ["76.8", "67.5", "40.2"]
+
+
+def test_unshown_answers_at_equal_strength_in_notebook_04():
+    text, name = text_of("04"), "smollm2-135m_peak-cf"
+    held_out, matched = archive("held_out").get(name), archive("matched").get(name)
+    table = unshown_strength_table(held_out, matched).table
+    more = {
+        ("ROME", "AFF"): "forgets 11.1 [2.5, 22.3] points more of the unshown correct answers",
+        ("MEMIT", "AFF"): "MEMIT's forgets 26.0 [13.7, 37.2] points more",
+        ("ROME", "ANF"): "22.8 [12.5, 31.3] and",
+        ("MEMIT", "ANF"): "and 21.7 [11.8, 31.5] points more noise",
+    }
+    assert sorted(table.index) == sorted(more)
+    for row, words in more.items():
+        assert words in text
+        assert table.loc[row, "difference"].replace("+", "") in words
+    assert (
+        "All four primary tests hold (n = 24 records for AFF and 28 for ANF, Holm ≤ 0.006)" in text
+    )
+    assert max(table["Holm"].astype(float)) == 0.006
+    assert table["n"].tolist() == [24, 28, 24, 28]
+    assert "from 84.4 to 79.8, APP lowers it to 68.7" in text
+    assert table.loc[("ROME", "AFF"), ["at 1", "scaled", "other"]].tolist() == [
+        "84.4",
+        "79.8",
+        "68.7",
+    ]
+    assert "for MEMIT the numbers are 82.6, 77.3 and 51.3" in text
+    assert table.loc[("MEMIT", "AFF"), ["at 1", "scaled", "other"]].tolist() == [
+        "82.6",
+        "77.3",
+        "51.3",
+    ]
+    alone = held_out_table(held_out).table.loc[("ROME+APP", HALF, "AFF")]  # of the same records
+    assert (alone["alone, unshown"], alone["APP, unshown"]) == ("84.4", "68.7")
 
 
 def test_editing_back_in_notebook_04():

@@ -108,16 +108,22 @@ def strength_curves(run: Run) -> dict[str, StrengthCurve]:
 def strength_measures(scores: pd.DataFrame, names: pd.DataFrame) -> pd.DataFrame:
     """Each record's metrics, P(o*) at the edit prompt (``P``), and whether o* is ``named`` (0 or 1)."""
     metrics = metrics_table(scores)
-    target = scores[(scores["role"] == "edit") & (scores["list"] == "target")]
-    by_case = target.set_index("case_id")
-    score_of_target = by_case["sum_after"] / by_case["tokens"]
     is_target = names["list"] == "target"
     is_named = is_target.groupby(names["case_id"]).any().astype(float)
     case_ids = metrics.index.get_level_values("case_id")
     return metrics.assign(
-        P=np.exp(score_of_target.reindex(case_ids).to_numpy(float)),
+        P=target_probability(scores, metrics.index),
         named=is_named.reindex(case_ids).to_numpy(float),
     )
+
+
+def target_probability(scores: pd.DataFrame, records: pd.Index) -> Numbers:
+    """P(o*) after the edit at the edit prompt, of each of these records."""
+    target = scores[(scores["role"] == "edit") & (scores["list"] == "target")]
+    by_case = target.set_index("case_id")
+    score_of_target = by_case["sum_after"] / by_case["tokens"]
+    case_ids = records.get_level_values("case_id")
+    return np.exp(score_of_target.reindex(case_ids).to_numpy(float))
 
 
 @dataclass(frozen=True)
@@ -261,38 +267,49 @@ def matched_table(run: Run) -> ShownTable:
     method's: positive where the other method does less damage than a weaker edit. ``Holm`` corrects for all
     tests with the editor's own +APP at equal P(o*), the primary ones.
     """
-    pairs = matched_pairs(strength_curves(run))
+    compared = [
+        (pair, measure) for pair in matched_pairs(strength_curves(run)) for measure in DAMAGES
+    ]
+    names = [
+        {
+            "method": method_label(pair.curve.method),
+            "matched with": method_label(pair.other_method),
+            "at equal": STRENGTHS[pair.strength],
+            "measure": measure.removesuffix("_hard"),
+        }
+        for pair, measure in compared
+    ]
+    return table_at_equal_strength(compared, names, [pair.is_primary for pair, _ in compared])
+
+
+def table_at_equal_strength(
+    compared: Sequence[tuple[Matched, str]],
+    names: Sequence[Mapping[str, str]],
+    is_primary: Sequence[bool],
+) -> ShownTable:
+    """A row for each match and measure, under these names: levels, both damages, and their difference."""
     rows = []
     p_values = []
-    is_primary = []
-    for pair in pairs:
-        for measure in DAMAGES:
-            contrast = pair.contrast(measure)
-            matched_mean, other_mean = pair.damage(measure)
-            at_one = pair.curve.by_scale[1.0][measure].mean()
-            p_values.append(contrast.p_value)
-            is_primary.append(pair.is_primary)
-            rows.append(
-                {
-                    "method": method_label(pair.curve.method),
-                    "matched with": method_label(pair.other_method),
-                    "at equal": STRENGTHS[pair.strength],
-                    "measure": measure.removesuffix("_hard"),
-                    "level": f"{100 * pair.other[pair.strength].mean():.1f}",
-                    "scale": "–" if np.isnan(pair.scale) else f"{pair.scale:.2f}",
-                    "at 1": f"{100 * at_one:.1f}",
-                    "scaled": "–" if np.isnan(matched_mean) else f"{100 * matched_mean:.1f}",
-                    "other": f"{100 * other_mean:.1f}",
-                    "difference": in_points(contrast.difference, signed=True),
-                    "n": contrast.difference.n,
-                    "detects": f"{100 * pair.detectable(measure):.1f}",
-                }
-            )
-    table = with_p_values(rows, p_values, is_primary)
-    table = table.set_index(["method", "matched with", "at equal", "measure"])
+    for (pair, measure), names_of_row in zip(compared, names, strict=True):
+        contrast = pair.contrast(measure)
+        matched_mean, other_mean = pair.damage(measure)
+        p_values.append(contrast.p_value)
+        rows.append(
+            {
+                **names_of_row,
+                "level": f"{100 * pair.other[pair.strength].mean():.1f}",
+                "scale": "–" if np.isnan(pair.scale) else f"{pair.scale:.2f}",
+                "at 1": f"{100 * pair.curve.by_scale[1.0][measure].mean():.1f}",
+                "scaled": "–" if np.isnan(matched_mean) else f"{100 * matched_mean:.1f}",
+                "other": f"{100 * other_mean:.1f}",
+                "difference": in_points(contrast.difference, signed=True),
+                "n": contrast.difference.n,
+                "detects": f"{100 * pair.detectable(measure):.1f}",
+            }
+        )
+    table = with_p_values(rows, p_values, is_primary).set_index([*names[0]])
     note = (
         "level and damage in percent; scaled: the update at the scale that has the other's level; detects:"
         " the smallest difference found in four of five samples (2.8 bootstrap errors)"
     )
-    shown = with_note(table, note)
-    return with_relations(shown, (pair.other["AFF_hard"] for pair in pairs))
+    return with_relations(with_note(table, note), (pair.other[m] for pair, m in compared))

@@ -264,7 +264,9 @@ def first_to_collapse(run: Run) -> Figure:
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set(xlim=(-0.5, len(SIGNS) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False)
-    cells = "edits when first beyond it; –: at none that was reached; empty: nothing to lose, or too few cases"
+    cells = (
+        "edits when first beyond it; –: at none reached; empty: nothing to lose, or too few cases"
+    )
     return with_caption(fig, so_what(run)[1].removesuffix("."), _stream_footer(run, cells))
 
 
