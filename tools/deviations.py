@@ -337,6 +337,13 @@ DEVIATIONS = (
     ),
     Deviation(
         "GRACE",
+        "The value of an entry that a further edit of the same label is near to is trained again.",
+        "Training goes on from where the value stands; ours begins anew.",
+        ("GRACE",),
+        NEVER,
+    ),
+    Deviation(
+        "GRACE",
         "Entries of one label share a radius, others split it.",
         "Two labels count as equal if their mean token ids are equal.",
         ("GRACE",),

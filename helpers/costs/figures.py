@@ -329,7 +329,7 @@ def undo_panels(run: Run) -> Figure:
     fig, panels = plt.subplots(1, 3, figsize=(8.6, 0.3 * len(rows) + 1.9), sharey=True)
     titles = {
         "change": ("other correct answers", "change, nats per token"),
-        "returned": ("have at least half of their P", "percent of the answers"),
+        "returned": ("have half of P per token", "percent of the answers"),
         "order": ("their order", "Kendall's τ with before"),
     }
     for axes, (measure, (title, unit)) in zip(panels, titles.items(), strict=True):
@@ -384,6 +384,7 @@ def _undo_in_words(returns: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
         if state in shares
     )
     return (
-        f"Answers with half of their probability or more: {', '.join(words)} (means of {editors} editors);"
+        f"Answers with half of their probability per token or more: {', '.join(words)} (means of"
+        f" {editors} editors);"
         f" their order correlates with the original one at τ = {highest:.2f} at most"
     )

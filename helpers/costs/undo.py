@@ -39,7 +39,7 @@ REMOVED = "removed"
 STATES = (EDITED, BACK_TO_FIRST, BACK_TO_LIST, REMOVED)
 WAYS_BACK = (BACK_TO_FIRST, BACK_TO_LIST)
 RETURN_MEASURES = ("change", "first", "returned", "order")
-AS_PROBABLE = float(np.log(2))  # nats: at least half of an answer's probability returns
+AS_PROBABLE = float(np.log(2))  # nats per token: half of an answer's probability per token
 
 
 def return_measures(
@@ -49,8 +49,9 @@ def return_measures(
 
     Of the correct answers that count (``answer_filter``): ``change`` of s(o), the mean log-probability of an
     answer's tokens, in nats, averaged over those that are not the first answer; the same of the ``first``;
-    ``returned``, the share of all whose probability is at least half of what it was; ``order``, Kendall's
-    rank correlation of their probabilities before and after (NaN of fewer than three). With AFF and ANF.
+    ``returned``, the share of all whose probability per token (geometric mean) is at least half of what it
+    was; ``order``, Kendall's rank correlation of their probabilities before and after (NaN of fewer than
+    three). With AFF and ANF.
     """
     measures_by_case = {}
     for case_id, record in records_of(scores):
@@ -122,7 +123,7 @@ def undo_table(run: Run) -> ShownTable:
     least = map(detectable, primary_changes)
     shown = with_power(table, least, map(len, primary_changes), unit=" nats", digits=2)
     note = (
-        "at the edit prompt, of correct answers that count; returned: at least half as probable as before;"
-        " order: Kendall's rank correlation with the order before"
+        "at the edit prompt, of correct answers that count; returned: at least half as probable per token as"
+        " before; order: Kendall's rank correlation with the order before"
     )
     return with_note(with_relations(shown, primary_changes), note)

@@ -1,4 +1,4 @@
-"""Packaged facts as demonstrations for editing in context, and as prompts that no edit is about.
+"""Packaged facts as demonstrations for editing in context, and as prompts about other facts.
 
 They are the records of PEAK-mini-CF, each with paraphrases and with prompts of other facts. For an edit those
 are excluded that name its subject, its new answer or one of its known answers, in whole words, so that
@@ -20,7 +20,7 @@ from helpers.paths import PACKAGED
 from helpers.records import comparable, read_json, read_text
 
 FILE = PACKAGED / "peak" / "peak-mini-cf.json"
-BACKGROUND = 100  # prompts that no edit is about
+BACKGROUND = 100  # prompts about other facts
 ORDER_OF_KINDS = ("copy", "update", "update", "update", "retain", "retain", "retain", "retain")
 
 

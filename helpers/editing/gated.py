@@ -161,7 +161,7 @@ class GatedEditor(Editor, Generic[Gated]):
         return None
 
     def settings(self) -> dict[str, Any]:
-        """Also the prompts that no edit is about."""
+        """Also the background prompts."""
         return super().settings() | {"background": [digest(), BACKGROUND]}
 
     def queries(self, prompts: Sequence[str]) -> Tensor:
@@ -170,7 +170,7 @@ class GatedEditor(Editor, Generic[Gated]):
 
     @cached_property
     def background_queries(self) -> Tensor:
-        """The same vectors of background prompts, which no edit is about [prompts, in]."""
+        """The same vectors of background prompts [prompts, in]."""
         return self.queries(background_prompts())
 
     def edit(self, requests: Sequence[EditRequest]) -> list[Edit]:

@@ -11,10 +11,10 @@ et al. 2023). A further edit with query q and target y, whose nearest entry is a
 The value is optimised by Adam on the target's mean negative log-likelihood. As in the authors' code it is not
 bounded and does not stop early.
 
-Deviations: targets are equal where their tokens are (the code compares means); an edit of a prompt that is in
-the codebook replaces its entry, where the code leaves two of which neither is ever chosen; distances are
-computed exactly, not as a matrix product; an entry is chosen where the distance is less than the radius, so
-that a radius of zero chooses none.
+Deviations: a value is trained again from its beginning, not from where it stands; targets are equal where
+their tokens are (the code compares means); an edit of a prompt that is in the codebook replaces its entry,
+where the code leaves two of which neither is ever chosen; distances are computed exactly, not as a matrix
+product; an entry is chosen where the distance is less than the radius, so that a radius of zero chooses none.
 """
 
 from __future__ import annotations

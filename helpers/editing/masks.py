@@ -78,7 +78,7 @@ class BestMask(Gate):
         return self.overlaps(queries).amax(1) / self.mask_size
 
     def overlap_above(self, queries: Tensor) -> int:
-        """The least overlap that all but 5 % of prompts, which no edit is about, stay below."""
+        """The least overlap that all but 5 % of prompts, which no edit has, stay below."""
         best_overlaps = self.overlaps(queries).amax(1).cpu().numpy()
         return math.floor(np.quantile(best_overlaps, _LEFT_ALONE)) + 1
 

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from helpers.editing.contexts import read_at_subjects
 from helpers.editing.edit import Edit
 from helpers.editing.editor import diagnostics_of, joint_diagnostics
-from helpers.editing.held_out import check_held_out
+from helpers.editing.held_out import check_held_out, held_out_digest
 from helpers.editing.interventions import LowRank
 from helpers.editing.key_history import (
     KeyHistory,
@@ -297,6 +297,11 @@ class AlphaEdit(SpreadingEditor):
 
     hyperparameters: AlphaEditHyperparameters
     name = "alphaedit"
+
+    def settings(self) -> dict[str, Any]:
+        """Also the requests that norm feedback is measured on."""
+        measured = self.hyperparameters.measured_requests
+        return super().settings() | ({"held_out": held_out_digest()} if measured else {})
 
     def occupied(self, layer: int) -> Tensor:
         """Directions U [f, r] that must not change: P = I - U U^T."""

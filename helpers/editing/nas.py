@@ -130,4 +130,5 @@ def _mlp_outputs(editor: VectorEditor, requests: Sequence[EditRequest]) -> list[
     module_name = layout.mlp_norm(layer) or layout.mlp(layer)
     bare_prompts = [prompts[:1] for prompts in editor.prompts(requests)]
     outputs_by_module = read_at_subjects(editor.lm, bare_prompts, outputs=[module_name])
-    return [request_outputs[0] for request_outputs in outputs_by_module[module_name]]
+    multiplier = editor.lm.residual_multiplier
+    return [multiplier * request_outputs[0] for request_outputs in outputs_by_module[module_name]]

@@ -8,6 +8,9 @@ target,
 (Guo et al. 2025, "Simulating the Ideal Editor"). It is the recursion of least squares: what earlier keys
 hold is changed less the oftener they were met. An edit that is made alone is the first of a sequence.
 
+The editor remembers nothing from turn to turn: upon AlphaEdit no earlier keys are protected, and UltraEdit's
+statistics do not grow. What holds earlier edits is P alone.
+
 K K^T P^-1 is never formed: the change is a product of (W~ - W) K and P^-1 K, of rank n. A change of a bias
 is omitted, because it acts at every key. The authors' ridge is 10.
 """

@@ -294,7 +294,8 @@ class LifelongRun:
         peak = self._read("peak", counts)
         if len(peak):  # a collapsed model's scores may be no numbers
             is_undefined = peak[["sum_before", "sum_after"]].isna().any(axis=1)
-            peak = peak[~peak[_PROBE].isin(peak.loc[is_undefined, _PROBE])]
+            probe_at_checkpoint = [peak["case_id"], peak[_PROBE]]
+            peak = peak[~is_undefined.groupby(probe_at_checkpoint).transform("any")]
         for count, scores in peak.groupby("case_id"):
             metrics = metrics_table(_by_probe(scores))
             for measure, metric in PEAK_MEASURES.items():
@@ -343,11 +344,9 @@ def named_in_free_text(
 def state_table(lm: LanguageModel, edit: Edit, state: SequenceState) -> pd.DataFrame:
     """Norms of each edited matrix, and bytes of all that is kept.
 
-    ``weights`` is ||W_T|| / ||W_0||, ``change`` ||W_T - W_0|| / ||W_0||, and ``turn`` the norm of what the
-    latest turn added, where the editor records it, over ||W_0||.
+    ``weights`` is ||W_T|| / ||W_0||, and ``change`` ||W_T - W_0|| / ||W_0||.
     """
     rows: list[tuple[int, str, float]] = []
-    latest_norms = edit.diagnostics.get("norm", {})
     weight_edit = edit if isinstance(edit, WeightEdit) else WeightEdit({})
     deltas: dict[str, Delta] = dict(weight_edit)
     for number, (module_name, delta) in enumerate(sorted(deltas.items())):
@@ -355,8 +354,6 @@ def state_table(lm: LanguageModel, edit: Edit, state: SequenceState) -> pd.DataF
         changed = lm.weight(module_name).float() + delta.dense().to(lm.device).float()
         rows.append((number, "weights", float(changed.norm()) / unedited_norm))
         rows.append((number, "change", delta.norm() / unedited_norm))
-        if module_name in latest_norms:
-            rows.append((number, "turn", latest_norms[module_name] / unedited_norm))
     tensors, other_contents = state.edit.contents()
     edit_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     edit_bytes += len(json.dumps(other_contents).encode())

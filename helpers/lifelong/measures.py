@@ -169,8 +169,8 @@ def ending(measures: pd.DataFrame) -> str:
 def first_signs(measures: pd.DataFrame) -> dict[str, int | None]:
     """By measure the first checkpoint of one method beyond its value of ``SIGNS``; None: none is.
 
-    Without measures that are below ``LEAST_TO_LOSE`` at 0 edits already, and without those that are not
-    beyond their value and cannot be measured at the last checkpoint.
+    Without measures that are below ``LEAST_TO_LOSE`` at 0 edits or cannot be measured there, and without
+    those that are not beyond their value and cannot be measured at the last checkpoint.
     """
     signs: dict[str, int | None] = {}
     last = int(measures["edits"].max())
@@ -179,7 +179,9 @@ def first_signs(measures: pd.DataFrame) -> dict[str, int | None]:
         if measure == "own":
             of_measure = of_measure[of_measure["n"] >= FEWEST_ON_TOP]
         means = of_measure["mean"]
-        if measure in NOTHING_LEFT and 0 in means.index:
+        if measure in NOTHING_LEFT:
+            if 0 not in means.index:
+                continue
             means = means - NOTHING_LEFT[measure]
             if means[0] < LEAST_TO_LOSE:
                 continue

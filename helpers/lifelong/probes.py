@@ -32,6 +32,7 @@ from torch import Tensor
 from helpers.behaviour.doses_run import distribution_shifts, next_token_scores
 from helpers.behaviour.exam_run import VERSION as EXAM_VERSION
 from helpers.behaviour.exam_run import exam
+from helpers.behaviour.scorers import VERSION as NAMING_VERSION
 from helpers.editing.corpus import TextCorpus
 from helpers.editing.edit import Edit
 from helpers.editing.editor import Editor
@@ -46,6 +47,7 @@ from helpers.models import LanguageModel
 from helpers.paths import PACKAGED, cache_folder
 from helpers.peak.metrics import KEYS
 from helpers.peak.records import PeakRecord, load_peak
+from helpers.peak.run import SCORING_VERSION as PEAK_VERSION
 from helpers.peak.run import edit_request, score_records
 from helpers.records import comparable
 from helpers.results.evaluation import CaseEdits, joined, with_owners
@@ -54,7 +56,7 @@ from helpers.scoring.answers import Question, score_answers, score_continuations
 from helpers.thinkedit.knowgic import EditedGraph, load_aliases, load_edited_graphs
 from helpers.thinkedit.metrics import facts_table
 from helpers.thinkedit.probes import Kinds, Probe, kinds_of, probes_of, request_of
-from helpers.thinkedit.scores import exact_scores
+from helpers.thinkedit.scores import SCORING_VERSION, exact_scores
 
 VERSION = 1  # raise it when the same probes would be asked otherwise
 CANDIDATES = 1500  # packaged facts among which those are found that a model knows
@@ -135,7 +137,13 @@ class Probes:
             "exam_version": EXAM_VERSION,
             "text": file_digest(PERPLEXITY_TEXT),
             **asdict(self.counts),
-            "scored_by": {"answers": Question.version},
+            "scored_by": {
+                "answers": Question.version,
+                "naming": NAMING_VERSION,
+                "peak": PEAK_VERSION,
+                "chains": SCORING_VERSION["exact"],
+                "aliases": settings_key(load_aliases(RECALLED)),
+            },
         }
 
 

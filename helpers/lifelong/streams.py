@@ -10,7 +10,8 @@ stream          its requests                                                 the
 =============== ============================================================ =============
 
 But in ``conflicts`` no two requests are about the same subject and relation. None is about the subject of a
-probe, and none is among those on which editors measure (``editing.held_out``). Of two requests that
+probe, and none has the prompt of one on which editors measure (``editing.held_out``); some are about the same
+subjects in other words. Of two requests that
 contradict each other the later one is to hold (``Stream.holding``); the earlier one is asked about no more.
 CounterFact's 1,919 records name no relation, and one relation has several templates: of each subject the
 first record counts. In the other streams no answer is given to more than ``MOST_PER_ANSWER`` requests of a

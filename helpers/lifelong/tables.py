@@ -89,7 +89,7 @@ def lifelong_table(*runs: Run) -> ShownTable:
         " (ES to its subject's other facts) is made upon the edits; seconds of making edits alone"
     )
     table = pd.DataFrame(rows)
-    has_values = (table != "n/a").any()
+    has_values = (table.notna() & (table != "n/a")).any()
     return with_note(table.loc[:, has_values], note, *dict.fromkeys(notes))
 
 
@@ -176,7 +176,7 @@ def on_top_change_table(run: Run) -> ShownTable:
 
 
 def control_table(run: Run, control: str) -> ShownTable:
-    """Methods minus a ``control`` that is edited in turns of the same size and order, at the last checkpoint.
+    """Methods minus a ``control`` with turns of the same size and order, at the last checkpoint of both.
 
     Paired tests on the same requests (by subject), known facts and exam questions; *Holm* says which
     differences survive the correction for all tests of the table.
@@ -209,17 +209,16 @@ def control_table(run: Run, control: str) -> ShownTable:
 
 
 def _change_at_last(first: pd.DataFrame, second: pd.DataFrame, measure: str) -> Contrast:
-    """Second minus first of a measure at the last checkpoint, on the units of both."""
-    values = [_values_at_last(measures, measure) for measures in (first, second)]
+    """Second minus first of a measure at the last checkpoint of both, on the units of both."""
+    last = max({*first["edits"]} & {*second["edits"]})
+    values = [_values_at(measures, measure, last) for measures in (first, second)]
     of_both = pd.concat(values, axis=1, join="inner")
     return paired(of_both.iloc[:, 0], of_both.iloc[:, 1], "share")
 
 
-def _values_at_last(measures: pd.DataFrame, measure: str) -> pd.Series:
-    """A measure's values at the last checkpoint, a mean for each unit."""
-    rows = measures[
-        (measures["edits"] == measures["edits"].max()) & (measures["measure"] == measure)
-    ]
+def _values_at(measures: pd.DataFrame, measure: str, edits: int) -> pd.Series:
+    """A measure's values after ``edits`` edits, a mean for each unit."""
+    rows = measures[(measures["edits"] == edits) & (measures["measure"] == measure)]
     return rows.groupby("unit")["value"].mean()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from helpers.editing import memit, nas
+from helpers.editing.contexts import read_at_subjects
 from helpers.editing.edit import Edit
 from helpers.editing.held_out import first_held_out
 from helpers.editing.nas import usual_of, with_usual_norm
@@ -101,6 +103,38 @@ def test_nas_in_a_sequence_keeps_the_unedited_models_norm(
         assert edit.diagnostics["norm_ratio"] > 0
     plain = make_editor("alphaedit", lm, **FEW)
     assert "norm_feedback" not in plain.settings()["hyperparameters"]
+
+
+def test_the_usual_norm_is_of_what_reaches_the_residual_stream(tiny, make_editor, requests) -> None:
+    """Granite multiplies what a block adds: the block's output with its MLP, and without."""
+    lm = tiny("granite")
+    editor = make_editor("nas", lm, **FEW)
+    (added,) = nas._mlp_outputs(editor, requests[:1])
+    layer = editor.hyperparameters.layers[-1]
+    block = lm.layout.block(layer)
+    bare_prompts = [prompts[:1] for prompts in editor.prompts(requests[:1])]
+
+    def block_output() -> torch.Tensor:
+        ((output,),) = read_at_subjects(lm, bare_prompts, outputs=[block])[block]
+        return output
+
+    with_mlp = block_output()
+    hook = lm.module(lm.layout.mlp(layer)).register_forward_hook(
+        lambda module, inputs, output: torch.zeros_like(output)
+    )
+    without_mlp = block_output()
+    hook.remove()
+    assert lm.residual_multiplier != 1
+    torch.testing.assert_close(added, with_mlp - without_mlp, rtol=1e-4, atol=1e-4)
+
+
+def test_the_held_out_requests_are_in_the_key(tiny, make_editor, monkeypatch) -> None:
+    with_feedback = make_editor("nas", tiny("llama"), **FEW)
+    without = make_editor("alphaedit", tiny("llama"), **FEW)
+    before = with_feedback.settings(), without.settings()
+    monkeypatch.setattr(memit, "held_out_digest", lambda: "another file")
+    assert with_feedback.settings() != before[0]
+    assert without.settings() == before[1]
 
 
 def test_norms_from_the_requests_themselves_are_refused(tiny, make_editor) -> None:

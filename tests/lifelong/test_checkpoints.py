@@ -16,7 +16,7 @@ from helpers.lifelong.checkpoints import LifelongRun, sampled_positions, state_t
 from helpers.lifelong.probes import ProbedModel
 from helpers.lifelong.track import asked_requests
 from helpers.models.tokens import TokenError
-from helpers.results.store import settings_key
+from helpers.results.store import Results, settings_key
 from helpers.scoring.answers import Question, score_answers
 from helpers.scoring.responses import Sampling
 from tests.lifelong.conftest import stream_of
@@ -37,7 +37,7 @@ def test_a_checkpoint_has_every_measure(run_of):
     run.complete()
     table = run.measures()
     assert set(table["case_id"]) == {0, 2, 4}
-    for measure in ("at once", "made", "now", "generality", "free text", "seconds", "turn"):
+    for measure in ("at once", "made", "now", "generality", "free text", "seconds"):
         assert values(table, measure, 4), measure
         assert not values(table, measure, 0), measure
     for measure in ("locality", "KL", "text", "exam", "fired", "bytes", "P(known)"):
@@ -55,6 +55,27 @@ def test_a_checkpoint_has_every_measure(run_of):
     assert len(values(table, "at once", 4)) == 4
     assert values(table, "at once", 4) == run.track.at_once()["matched"].astype(float).tolist()
     assert {"peak", "chains"} <= {path.name.split("-")[0] for path in run.results.folder.glob("*")}
+
+
+def test_a_score_that_is_no_number_is_left_out_at_its_checkpoint_alone(run_of, monkeypatch):
+    run = run_of("ft-m", (2,))
+    run.complete()
+    whole = run.measures()
+    read = Results.read
+
+    def measured_without_scores_at(count: int) -> pd.DataFrame:
+        def read_with_gaps(results: Results, kind: str) -> pd.DataFrame:
+            table = read(results, kind)
+            if kind != "peak":
+                return table
+            return table.assign(sum_after=table["sum_after"].mask(table["case_id"] == count))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Results, "read", read_with_gaps)
+            return run.measures()
+
+    assert values(measured_without_scores_at(2), "AFF", 0) == values(whole, "AFF", 0) != []
+    assert values(measured_without_scores_at(0), "AFF", 0) == []
 
 
 def test_what_is_asked_on_top_only_at_some_checkpoints(run_of):
@@ -177,6 +198,10 @@ def test_probes_that_do_not_fit_the_context_are_one_line(run_of, monkeypatch):
         ("checkpoints.Sampling.version", 7),
         ("probes.EXAM_VERSION", 7),
         ("probes.PERPLEXITY_TEXT", Path(__file__)),
+        ("probes.NAMING_VERSION", 7),
+        ("probes.PEAK_VERSION", 7),
+        ("probes.SCORING_VERSION", {"exact": 7}),
+        ("probes.load_aliases", lambda _: {"Rome": ("Roma",)}),
     ],
 )
 def test_what_is_asked_is_in_the_key(run_of, monkeypatch, name, value):

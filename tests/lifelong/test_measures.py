@@ -118,6 +118,13 @@ def test_first_signs_are_next_to_the_unedited_model_where_it_matters():
     assert first_signs(measures) == {"weights": None, "retention": 20, "exam": 20}
 
 
+def test_facts_that_cannot_be_measured_at_first_are_no_sign():
+    few, later = (0, "own", [0.3, 0.3]), (10, "own", [0.3] * 4)
+    assert first_signs(table(few, later, (10, "weights", [1.0]))) == {"weights": None}
+    enough = (0, "own", [0.3] * 4)
+    assert first_signs(table(enough, later)) == {"own": None}
+
+
 @pytest.fixture
 def run() -> Run:
     tables = {}
@@ -162,6 +169,7 @@ def test_words_are_made_of_the_tables(run):
     of_failed = memit.assign(
         value=memit["value"].mask(is_failed | (memit["measure"] == "AFF"), 0.0)
     )
+    assert lifelong_table(run).table.notna().any().all()  # no column is empty
     *_, third = so_what(changed(run, memit=of_failed))
     assert third.endswith("of 0 to 40 % after 0, and of 40 % after 30 edits.")
 
@@ -203,6 +211,19 @@ def test_a_control_is_compared_with_methods_of_its_turns_on_the_same_items():
         == "MEMIT accumulated in turns of 10"
     )
     assert control_table(run, "alphaedit").table.empty
+
+
+def test_a_method_that_ended_early_is_compared_at_its_last_checkpoint():
+    control = table((10, "now", [1] * 12), (30, "now", [0] * 12))
+    ended = table((10, "now", [1] * 12))
+    tables = {"memit-seq": control, "memit": ended}
+    stored = {
+        f"measures: {method}, turns of 10, order 0": rows.rename(columns={"edits": "case_id"})
+        for method, rows in tables.items()
+    }
+    compared = control_table(Run("tiny_recalled", About({}), stored), "memit-seq").table
+    of_now = compared.set_index("measure").loc["efficacy now"]
+    assert (of_now["minus MEMIT accumulated"][:4], of_now["Holm"]) == ("+0.0", "inconclusive")
 
 
 def without(stored: pd.DataFrame, measure: str) -> pd.DataFrame:
