@@ -292,9 +292,10 @@ def _remembering_in_words(
     shares_now: Mapping[str, float],
     measures_of_methods: Mapping[str, pd.DataFrame],
 ) -> str:
-    """Who gives the most requests now, and how many the methods give now that gave the most at once.
+    """Who gives the most requests now, in their own and in other words, and what is left of the most at once.
 
-    The next method is compared with the first on the same requests.
+    The next method is compared with the first on the same requests. Of methods with the same share at once
+    the one that gives fewest now is named.
     """
     highest_now = max(shares_now.values())
     highest_at_once = max(shares_at_once.values())
@@ -308,19 +309,34 @@ def _remembering_in_words(
     best_at_once = [label for label, share in shares_at_once.items() if share == highest_at_once]
     most_now = "no method gives a sampled request"
     if highest_now > 0:
-        most_now = f"{_give(best_now)} the most sampled requests, {100 * highest_now:.0f} %"
+        reworded = _in_other_words([measures_of_methods[label] for label in best_now])
+        most_now = (
+            f"{_give(best_now)} the most sampled requests, {100 * highest_now:.0f} %{reworded}"
+        )
         others = {label: share for label, share in shares_now.items() if label not in best_now}
         if others:
             next_best = max(others, key=others.__getitem__)
             first, second = (measures_of_methods[label] for label in (best_now[0], next_best))
             is_significant = _change_at_last(first, second, "now").p_value < LEVEL
             remark = "" if is_significant else ", not significantly fewer"
-            most_now += f" (next: {next_best}, {100 * others[next_best]:.0f} %{remark})"
-    most_at_once = f"the most right after their turn, {100 * highest_at_once:.0f} %"
+            next_share = f"{100 * others[next_best]:.0f} %{remark}{_in_other_words([second])}"
+            most_now += f"; {next_best} gives {next_share}"
     if highest_now > 0 and best_now == best_at_once:
-        return f"{most_now}, and {most_at_once}"
-    left_now = _range_in_words([100 * shares_now[label] for label in best_at_once])
-    return f"{most_now}; {_give(best_at_once)} {most_at_once}, and {left_now} % now"
+        return f"{most_now}; {_give(best_now)} the most right after their turn, {100 * highest_at_once:.0f} %"
+    forgetful = min(best_at_once, key=shares_now.__getitem__)
+    return (
+        f"{most_now}; {forgetful} gives {100 * highest_at_once:.0f} % right after their turn, and"
+        f" {100 * shares_now[forgetful]:.0f} % now"
+    )
+
+
+def _in_other_words(measures_of_methods: Sequence[pd.DataFrame]) -> str:
+    """How many paraphrases of the sampled requests methods give, to follow a share; empty without any."""
+    shares = [
+        100 * estimate(measures, "generality", int(measures["edits"].max())).mean
+        for measures in measures_of_methods
+    ]
+    return "" if np.isnan(shares).any() else f", and {_range_in_words(shares)} % in other words"
 
 
 def _give(labels: Sequence[str]) -> str:

@@ -154,8 +154,9 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
     assert first == (
-        "After 30 edits UltraEdit gives the most sampled requests, 100 % (next: MEMIT in turns of 10, 50 %),"
-        " and the most right after their turn, 100 %."
+        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words; MEMIT in"
+        " turns of 10 gives 50 %, and 50 % in other words; UltraEdit gives the most right after their turn,"
+        " 100 %."
     )
     assert (
         second == "2 of 2 methods show a sign of collapse; for all of them ‖W‖/‖W₀‖ is the first."
@@ -244,20 +245,21 @@ def test_words_about_one_method_of_several_name_it(run):
     mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
     first, second, _ = so_what(mixed)
     assert first.startswith(
-        "After 30 edits UltraEdit gives the most sampled requests, 100 % (next: MEMIT"
+        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words; MEMIT"
     )
     assert second == "Only MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
     assert so_what(both_lost)[0] == (
-        "After 30 edits no method gives a sampled request; MEMIT in turns of 10 gives the most right after"
-        " their turn, 50 %, and 0 % now."
+        "After 30 edits no method gives a sampled request; MEMIT in turns of 10 gives 50 % right after their"
+        " turn, and 0 % now."
     )
     forgetful = ultraedit.assign(
         value=ultraedit["value"].where(ultraedit["measure"] != "now", 0.25)
     )
     assert so_what(changed(run, memit=memit, ultraedit=forgetful))[0] == (
-        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 % (next: UltraEdit, 25 %,"
-        " not significantly fewer); UltraEdit gives the most right after their turn, 100 %, and 25 % now."
+        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 %, and 50 % in other words;"
+        " UltraEdit gives 25 %, not significantly fewer, and 100 % in other words; UltraEdit gives 100 %"
+        " right after their turn, and 25 % now."
     )
     equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
     assert so_what(equal)[0].startswith(

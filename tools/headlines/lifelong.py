@@ -41,8 +41,8 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
         Headline(
             "10",
             first.removesuffix("."),
-            f"The price: {_price_in_words(run)}. {second} Requests are scored right after their turn (*at"
-            " once*) and after all edits (*now*).",
+            f"{_price_in_words(run)}. {second} Requests are scored right after their turn (*at once*) and"
+            " after all edits (*now*), by their prompt or *in other words*.",
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"
@@ -98,31 +98,33 @@ def _up_to(measures: pd.DataFrame, edits: int) -> pd.DataFrame:
 
 
 def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
-    """What the methods with the highest shares now and at once give, and what the former damages."""
+    """The highest shares given now, by prompt and in other words, each next to what it does not give."""
     measures_of_methods: dict[str, pd.DataFrame] = {
         track_label(method, turns_and_order): measures
         for method, turns_and_order, measures in first_order_rows(run)
     }
-    now = {label: _at_last(measures, "now") for label, measures in measures_of_methods.items()}
-    at_once = {
-        label: _at_last(measures, "at once") for label, measures in measures_of_methods.items()
-    }
-    best_now = max(now, key=lambda label: now[label].mean)
-    best_at_once = max(at_once, key=lambda label: at_once[label].mean)
-    worst = min(now, key=lambda label: now[label].mean)
-    other = worst if best_at_once == best_now else best_at_once
-    remark = " (the lowest share)" if other == worst else ""
-    locality = _at_last(measures_of_methods[best_now], "locality")
+
+    def shares(measure: str) -> dict[str, Estimate]:
+        return {label: _at_last(table, measure) for label, table in measures_of_methods.items()}
+
+    def highest(measure: str) -> str:
+        means = {label: estimate.mean for label, estimate in shares(measure).items()}
+        return max(means, key=means.__getitem__)
+
+    by_prompt, reworded = highest("now"), highest("generality")
     return tuple(
         (words, f"{in_points(value)} % (n = {value.n})")
         for words, value in (
-            (f"new answers given after all edits, {best_now} (the highest share)", now[best_now]),
             (
-                f"latest new answers given right after their turn, {best_at_once} (the highest share)",
-                at_once[best_at_once],
+                f"new answers given after all edits, {by_prompt} (the highest share)",
+                shares("now")[by_prompt],
             ),
-            (f"new answers given after all edits, {other}{remark}", now[other]),
-            (f"known facts with the same next token, {best_now}", locality),
+            (f"the same in other words, {by_prompt}", shares("generality")[by_prompt]),
+            (
+                f"the same in other words, {reworded} (the highest share)",
+                shares("generality")[reworded],
+            ),
+            (f"known facts with the same next token, {reworded}", shares("locality")[reworded]),
         )
     )
 
@@ -137,7 +139,7 @@ def _price_in_words(run: Run) -> str:
         f"{100 * _at_last(measures, 'locality').mean:.0f} % with {label}"
         for label, measures in rows
     ]
-    return f"of facts that were never edited, {' and '.join(shares[:2])} keep their next token"
+    return f"Of facts that were never edited, {' and '.join(shares[:2])} keep their next token"
 
 
 def _at_last(measures: pd.DataFrame, measure: str) -> Estimate:
