@@ -37,7 +37,7 @@ from helpers.results.text import footer
 _SURVIVAL = {
     "at once": "latest requests, written at once",
     "now": "all requests, given now",
-    "free text": "all requests, named in free text",
+    "generality": "all requests, in other words",
     "locality": "known facts, same next token",
     "exam": "exam, right answers",
     "perplexity": "perplexity ÷ unedited",
@@ -52,6 +52,7 @@ _MOST_PARTS = 10  # of a sequence, by age
 _LEAST_OF_PART = 10  # requests of one
 _LOWEST_PERPLEXITY, _HIGHEST_PERPLEXITY = 0.5, 1000.0  # ratios, if one model is beyond the second
 _BARS = "95 % intervals"
+_FURTHEST = 0.07  # of a method's marks from their checkpoint, in powers of ten
 
 
 def _line_of(method: str, turns_and_order: str) -> dict[str, Any]:
@@ -124,8 +125,9 @@ def _limit_perplexity(axes: Axes) -> None:
 def _beside_each_other(run: Run) -> Iterator[tuple[float, str, str, pd.DataFrame]]:
     """The methods of a run, each with a small shift, so that intervals stay apart."""
     rows = list(first_order_rows(run))
-    for number, (method, turns_and_order, measures) in enumerate(rows):
-        yield 0.02 * (number - (len(rows) - 1) / 2), method, turns_and_order, measures
+    shifts = np.linspace(-_FURTHEST, _FURTHEST, len(rows)) if len(rows) > 1 else [0.0]
+    for shift, (method, turns_and_order, measures) in zip(shifts, rows, strict=True):
+        yield float(shift), method, turns_and_order, measures
 
 
 def _name_methods(fig: Figure, axes: Axes) -> None:
@@ -315,7 +317,7 @@ def on_top_of_many(run: Run) -> Figure:
     _name_methods(fig, panels[0])
     sentences = so_what(run)
     finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
-    words = {"AFF": "PEAK records (AFF)", "IFR": "graphs (IFR)"}
+    words = {"AFF": "records", "IFR": "graphs"}
     omitted = f"no mark: under {FEWEST_ON_TOP} graphs, ES ≤ ½"
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS, omitted)
     return with_caption(fig, finding, caption)
