@@ -843,20 +843,6 @@ def test_edits_in_a_row_of_notebook_10():
     }
     highest = max(shares_at_once.values())
     assert {name for name, share in shares_at_once.items() if share == highest} == {"ft-m", "grace"}
-    grace = measures["grace"]
-    assert "It gives 93.0 % [86.1, 97.1] of a sample of all requests now, the highest share" in text
-    shares_now = {name: estimate(table, "now", 1000).mean for name, table in measures.items()}
-    assert max(shares_now, key=shares_now.__getitem__) == "grace"
-    assert in_points(estimate(grace, "now", 1000)) == "93.0 [86.1, 97.1]"
-    assert "free text after their prompts names 88.0 % [80.0, 93.6]" in text
-    assert in_points(estimate(grace, "free text", 1000)) == "88.0 [80.0, 93.6]"
-    assert (
-        "All known facts keep their next token, and its gate acts after none of the exam's" in text
-    )
-    assert estimate(grace, "locality", 1000).mean == 1.0
-    assert estimate(grace, "fired", 1000).mean == 0.0
-    assert "it gives 0.0 % [0.0, 3.6]; its key" in text
-    assert in_points(estimate(grace, "generality", 1000)) == "0.0 [0.0, 3.6]"
     assert "Of a sample of all 1,000 requests it gives 6.0 % [2.2, 12.6] now" in text
     assert in_points(estimate(ftm, "now", 1000)) == "6.0 [2.2, 12.6]"
     assert "Of the known facts 4.2 % [0.5, 14.3] keep their next token" in text
@@ -882,6 +868,26 @@ def test_edits_in_a_row_of_notebook_10():
     assert ending(ftbf) == "collapsed at 30"
     assert "more probable than the old one for 40.0 % of them" in text
     assert f"{100 * estimate(ftbf, 'new above old', 30).mean:.1f}" == "40.0"
+
+
+def test_grace_of_notebook_10():
+    text = text_of("10")
+    run = archive("lifelong").get("smollm2-135m_counterfact")
+    measures = {method: table for method, _, table in first_order_rows(run)}
+    grace = measures["grace"]
+    assert "It gives 93.0 % [86.1, 97.1] of a sample of all requests now, the highest share" in text
+    shares_now = {name: estimate(table, "now", 1000).mean for name, table in measures.items()}
+    assert max(shares_now, key=shares_now.__getitem__) == "grace"
+    assert in_points(estimate(grace, "now", 1000)) == "93.0 [86.1, 97.1]"
+    assert "free text after their prompts names 88.0 % [80.0, 93.6]" in text
+    assert in_points(estimate(grace, "free text", 1000)) == "88.0 [80.0, 93.6]"
+    assert (
+        "All known facts keep their next token, and its gate acts after none of the exam's" in text
+    )
+    assert estimate(grace, "locality", 1000).mean == 1.0
+    assert estimate(grace, "fired", 1000).mean == 0.0
+    assert "it gives 0.0 % [0.0, 3.6]; its key" in text
+    assert in_points(estimate(grace, "generality", 1000)) == "0.0 [0.0, 3.6]"
 
 
 def test_further_edits_of_notebook_10():
