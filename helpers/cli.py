@@ -149,7 +149,8 @@ def publish_tables(
     """Edit what is missing and store the score tables that published figures are drawn from."""
     from helpers.publish import publish
 
-    echo(str(publish(params, name=name, from_store_only=finished)))
+    with _one_line_if_stopped("stopped; finished records are kept, the same command resumes"):
+        echo(str(publish(params, name=name, from_store_only=finished)))
 
 
 @app.command()
@@ -172,13 +173,14 @@ def fetch(
 
 
 @app.command("figure")
-def redraw_figures(
+def redraw_figures(  # noqa: PLR0913 - the options of a command
     names: Annotated[list[str] | None, Argument(help="published figures, or kinds of them")] = None,
     model: Annotated[str, Option(help="of the stored runs; default: as published")] = "",
     editor: Annotated[str, Option(help="the one that is shown")] = "",
     k: Annotated[str, Option("--k", help="share of the units that count as located")] = "",
     mode: Annotated[str, Option(help="how the edits were made")] = "",
     case: Annotated[str, Option(help="number of the edit that is shown")] = "",
+    folder: Annotated[Path | None, Option(help="where it goes; default: figures")] = None,
     show: Annotated[bool, Option("--list", help="list the names, and each kind's options")] = False,
 ) -> None:
     """Redraw a published figure from the stored result tables, without a model."""
@@ -190,7 +192,7 @@ def redraw_figures(
     options = {"model": model, "editor": editor, "k": k, "mode": mode, "case": case}
     choices = {option: text for option, text in options.items() if text}
     for name in names:
-        for path in save(name, choices=choices):
+        for path in save(name, folder, choices=choices):
             echo(str(path))
 
 
@@ -219,6 +221,8 @@ def print_table(
         echo("\n".join(tables_listed()))
         return
     title, table = published_table_named(name, model=model, measures=measure or ())
+    if format_name == "csv":  # which has no place for them
+        echo("\n".join(filter(None, [title, table.note])), err=True)
     echo(table_text(table, format_name, title=title), nl=False)
 
 

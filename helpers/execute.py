@@ -28,7 +28,15 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import UserError, __version__
 from helpers.params import defaults_of, notebook_of, read_params
-from helpers.paths import REPOSITORY, RUNS, file_name, in_one_line, remove, write_whole
+from helpers.paths import (
+    REPOSITORY,
+    RUNS,
+    check_place,
+    file_name,
+    in_one_line,
+    remove,
+    write_whole,
+)
 from helpers.processes import PROGRESS_PREFIX, each_alone, environment, shared_cores, tell_nothing
 from helpers.records import read_text
 
@@ -109,6 +117,8 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
         params_of(notebook, params).check(params_file)
     try:
         check_device(params.get("device", "cpu"))
+        if "results" in params:
+            check_place(REPOSITORY / params["results"] / "any")
     except UserError as error:
         raise UserError(f"{params_file}: {error}") from error
     return planned_run(params_file, params, notebook=notebook, folder=folder)

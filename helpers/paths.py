@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from helpers import UserError
 
@@ -57,6 +58,18 @@ def in_one_line(error: OSError, path: Path | None = None) -> str:
         f"{path or error.filename or 'a file'}: {error.strerror or error}; check the path, free space,"
         " or choose another folder (HELPERS_CACHE, `results`, --folder); what is finished is kept"
     )
+
+
+def check_place(path: Path) -> None:
+    """Make the folder that a path lies in; a ``UserError`` where nothing can be written there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}): choose another path"
+        ) from error
 
 
 def file_name(text: str) -> str:

@@ -35,13 +35,21 @@ def test_figure_lists_and_refuses_unknown_names():
     assert "figure --list" in result.output
 
 
-def test_several_figures_are_drawn_at_a_time(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    result = runner.invoke(app, ["figure", "05_reading", "06_recalled_links"])
+def test_several_figures_are_drawn_at_a_time(tmp_path):
+    result = runner.invoke(
+        app, ["figure", "05_reading", "06_recalled_links", "--folder", str(tmp_path)]
+    )
     names = ("05_reading", "06_recalled_links")
     drawn = [tmp_path / f"{name}.{kind}" for name in names for kind in ("png", "svg")]
     assert result.output.splitlines() == list(map(str, drawn))
     assert all(map(os.path.exists, drawn))
+
+
+def test_a_table_as_csv_is_told_what_it_is_of_beside_it():
+    result = runner.invoke(app, ["table", "undo", "--format", "csv"])
+    assert result.stdout.startswith("method,state,")
+    assert result.stderr.startswith("What returns when an edit is edited back\nours: smollm2-135m")
+    assert "intervals and tests by relation" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,16 @@ def test_tables_that_are_still_to_be_made_are_told_apart():
     assert "python -m helpers publish" in str(error)
 
 
+def test_a_place_for_results_that_cannot_be_written_is_refused_at_once(tmp_path: Path):
+    file = tmp_path / f"{RUNS}.yaml"
+    (tmp_path / "taken").write_text("a file, not a folder")
+    file.write_text(f"results: {tmp_path / 'taken' / 'results'}\n")
+    with pytest.raises(
+        UserError, match=rf"{file.name}: .*taken.* cannot be written .*choose another"
+    ):
+        execute.checked_plan(file)
+
+
 def test_a_device_that_is_not_here_is_refused_at_once(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     file = tmp_path / f"{RUNS}.yaml"

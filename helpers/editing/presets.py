@@ -149,7 +149,7 @@ def preset_values(
         _check_model_file(section.path, model, model_size)
     if preset not in section.presets:
         offered = sorted(section.presets)
-        if section.name in _generic_sections():
+        if section_name in _generic_sections():
             offered.append(GENERIC)
         raise EditorError(
             f"{file_name}: {section.name} has no preset {preset!r}{did_you_mean(preset, offered)};"
@@ -320,8 +320,8 @@ def _generic_values(section: str, model_size: ModelSize) -> dict[str, Any]:
     sections = _generic_sections()
     if section not in sections:
         raise EditorError(
-            f"{section} has no generic preset: omit it, or give the model a section"
-            f" {section} in params/models and run python -m tools.train_mend"
+            f"{section} has no generic preset: omit it, or give the model a section {section} in"
+            " params/models" + (" and run python -m tools.train_mend" if section == "mend" else "")
         )
     values = dict(sections[section])
     blocks, hidden_size = model_size

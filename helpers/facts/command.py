@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
-from helpers import UserError
 from helpers.facts.edit import Tell, check_facts, checked_methods, edit_facts
 from helpers.facts.read import load_facts
 from helpers.facts.result import report_paths
 from helpers.models import load
 from helpers.models.load import model_source
+from helpers.paths import check_place
 from helpers.results.formats import table_text
 
 
@@ -37,7 +36,7 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     """
     report_paths(out)
     for path in filter(None, (out, save)):
-        _check_place(path)
+        check_place(path)
     model_source(model)
     methods = checked_methods(model, editors, preset)
     facts = load_facts(file)
@@ -56,15 +55,3 @@ def edit_and_report(  # noqa: PLR0913 - what a user chooses, each by its name
     if save:
         paths.append(str(result.save(save)))
     return [table_text(result.summary()), *paths]
-
-
-def _check_place(path: Path) -> None:
-    """Make the folder that a path lies in; a ``UserError`` where nothing can be written there."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be written ({error.strerror}): choose another path"
-        ) from error

@@ -78,6 +78,8 @@ def edit_facts(  # noqa: PLR0913 - what a user chooses, each by its name
     The other options are those of ``build_editor``.
     """
     facts = listed(facts)
+    if not isinstance(lm, LanguageModel):
+        raise UserError(f"{lm!r:.60} is no loaded model: give models.load(…)")
     methods = checked_methods(lm.name, editors or (editor,), preset)
     check_facts(facts, methods, app)
     check_whole_number("seed", seed)
@@ -175,6 +177,8 @@ def checked_methods(
 ) -> dict[str, presets.Preset]:
     """Each method with its preset for a model; whatever is wrong with one of them is raised."""
     methods: dict[str, presets.Preset] = {}
+    if isinstance(editors, str):
+        raise UserError(f"editors={editors!r}: give a list, {editors.split(',')}")
     for method in editors:
         split_method(method)  # before a preset is looked for
         methods[method] = preset or presets.default_preset(method, model)

@@ -7,6 +7,7 @@ The columns are ``subject``, ``prompt`` and ``target``, and where wanted ``parap
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -135,7 +136,7 @@ def _cells_by_column(place: str, columns: list[str], cells: list[str]) -> dict[s
             f"{place}: {len(cells)} cells under {len(columns)} columns; put a cell that holds the separator"
             ' between double quotes ("…")'
         )
-    return dict(zip(columns, cells, strict=False))  # cells that are missing at the end are empty
+    return dict(itertools.zip_longest(columns, cells, fillvalue=""))
 
 
 def _check_columns(file: Path, rows: Iterable[tuple[str, Any]]) -> None:

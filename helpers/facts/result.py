@@ -110,17 +110,17 @@ class EditedFacts:
 
         Of several edits ``fact`` chooses one, by its place among the facts; without it a ``UserError``.
         """
+        is_one_edit = len(self.edits) == 1
+        chosen = 0 if fact is None and is_one_edit else fact
         if self.written:
             edit_index = -1
-        elif len(self.edits) == 1:
-            edit_index = 0
-        elif fact is None:
+        elif chosen is not None and 0 <= chosen < len(self.facts):
+            edit_index = 0 if is_one_edit else chosen
+        else:
             raise UserError(
-                f"{len(self.edits)} edits: choose one, fact=0 to fact={len(self.edits) - 1}, or write"
+                f"edits: {len(self.edits)}; choose one by fact=0 to fact={len(self.facts) - 1}, or write"
                 " them all first"
             )
-        else:
-            edit_index = fact
         owners = [edit_index] * len(prompts)
         texts = sample_responses(self.lm, prompts, self.edits, owners, n=1, sampling=GREEDY)
         return [text for (text,) in texts]

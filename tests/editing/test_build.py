@@ -144,6 +144,8 @@ def test_what_does_not_exist_is_named(named, tiny) -> None:
     assert all(name in str(caught.value) for name in EDITORS)
     with pytest.raises(EditorError, match=r"rome has no preset 'papre'; .*'generic'\]"):
         build_editor("rome", named, preset="papre")
+    with pytest.raises(EditorError, match=r"ft-m has no preset 'papre'; .*'generic'\]"):
+        build_editor("ft-m", named, preset="papre")
     with pytest.raises(EditorError, match="v_lrr"):
         build_editor("rome", named, preset="tuned", overrides={"v_lrr": 1})
     with pytest.raises(EditorError, match="no hyperparameters for model 'tiny-llama'"):

@@ -386,13 +386,23 @@ def test_facts_together_are_one_update(checkpoint, tmp_path):
     assert result.generate(["Peru lies beside"], fact=1) == before  # not twice the edit
 
 
+def test_a_models_name_and_a_text_of_editors_are_refused(tiny):
+    with pytest.raises(UserError, match="'smollm2-135m' is no loaded model"):
+        edit_facts("smollm2-135m", [SUDAN])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"give a list, \['ft-m', 'mend'\]"):
+        edit_facts(tiny("llama"), [SUDAN], editors="ft-m,mend")
+
+
 def test_of_several_edits_one_is_chosen(tiny):
     lm = tiny("llama")
     facts = [SUDAN, Fact("Peru", "{} lies beside", "Mali")]
     result = edit_facts(lm, facts, editor="ft-m", preset=FAST)
     prompts = ["Peru lies beside"]
-    with pytest.raises(UserError, match=r"^2 edits: choose one, fact=0 to fact=1, or write"):
+    with pytest.raises(UserError, match=r"^edits: 2; choose one by fact=0 to fact=1, or write"):
         result.generate(prompts)
+    for wrong in (-1, 2):  # -1 is not the last, nor the unedited model
+        with pytest.raises(UserError, match="edits: 2; choose one"):
+            result.generate(prompts, fact=wrong)
     expected = sample_responses(lm, prompts, result.edits, [1], n=1, sampling=GREEDY)
     assert result.generate(prompts, fact=1) == [*expected[0]]
     result.write()

@@ -25,6 +25,14 @@ HEADER = "subject,prompt,target,paraphrases,locality,correct,false\n"
 CELLS = "Sudan,{} borders,Mali,A neighbour of {} is|{} lies next to,The sun is,"
 
 
+def test_cells_that_are_missing_at_the_end_are_empty(tmp_path):
+    whole, short = "Peru,{} borders,Chile,,,,", "Sudan,{} borders"
+    with pytest.raises(UserError, match=r"line 3: column target"):
+        load_facts(file_of(tmp_path, "a.csv", f"{HEADER}{whole}\n{short}\n"))
+    with pytest.raises(UserError, match=r"line 2: column target"):
+        load_facts(file_of(tmp_path, "b.csv", f"{HEADER}{short}\n"))
+
+
 def file_of(folder, name, content):
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
