@@ -7,6 +7,7 @@ a model.
 ================ ==========================================================================
 held_out_answers APP whose loss is shown half of a record's answers: what becomes of the others
 strength         an update at several scales, against methods that are weaker anyway
+unshown_strength held-out answers at equal strength, from the stored runs of the two above
 leaks            an edit's prompt, asked about other subjects
 undo             an edit that is edited back
 states           what ``strength_run`` and ``undo_run`` share: several edits made of one, in one run
