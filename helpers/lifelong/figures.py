@@ -189,9 +189,14 @@ def retention(run: Run) -> Figure:
         bool(p_value < LEVEL) and correlation > 0
         for (correlation, _), p_value in zip(trends, corrected, strict=True)
     )
+    subject = (
+        f"{forgetting_count} of {len(trends)} methods give"
+        if forgetting_count
+        else "No method gives"
+    )
+    pronoun = "their" if forgetting_count else "its"
     finding = (
-        f"{forgetting_count} of {len(trends)} methods give significantly more of their newer requests than of"
-        " their older ones"
+        f"{subject} significantly more of {pronoun} newer requests than of {pronoun} older ones"
     )
     notes = (
         _counts_of_measures(run, {"now": "requests"}),
