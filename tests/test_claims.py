@@ -375,6 +375,53 @@ def test_unshown_answers_at_equal_strength_in_notebook_04():
     assert (alone["alone, unshown"], alone["APP, unshown"]) == ("84.4", "68.7")
 
 
+def test_the_second_model_of_notebook_04():
+    text, name = text_of("04"), "gemma3-270m_peak-cf"
+    matched = archive("matched").get(name)
+
+    def stated(difference: str) -> str:
+        return difference.replace("+", "").replace("-", "−")
+
+    table = matched_table(matched).table
+    corrected = []
+    for editor, measure, words in (
+        ("ROME", "AFF", "ROME's plain update forgets 16.8 [4.5, 26.6] points more"),
+        ("ROME", "ANF", "adds 23.5 [13.2, 31.7] points more noise"),
+        ("MEMIT", "AFF", "MEMIT's (17.8 %, scale 0.94) forgets 19.8 [12.1, 26.5] points more"),
+        ("MEMIT", "ANF", "adds 18.4 [13.1, 23.2] points more noise"),
+    ):
+        row = table.loc[(editor, f"{editor}+APP", "P(o*)", measure)]
+        assert words in text
+        assert stated(row["difference"]) in words
+        assert row["n"] == 38
+        corrected.append(float(row["Holm"]))
+    assert "All four primary tests hold (n = 38 records, Holm ≤ 0.007)" in text
+    assert round(max(corrected), 3) <= 0.007
+    assert "(43.8 %, scale 0.46)" in text
+    rome, memit = (table.loc[(e, f"{e}+APP", "P(o*)", "AFF")] for e in ("ROME", "MEMIT"))
+    assert [rome["level"], rome["scale"]] == ["43.8", "0.46"]
+    assert [memit["level"], memit["scale"]] == ["17.8", "0.94"]
+
+
+def test_unshown_answers_of_the_second_model_of_notebook_04():
+    text, name = text_of("04"), "gemma3-270m_peak-cf"
+    held_out, matched = archive("held_out").get(name), archive("matched").get(name)
+    protected = held_out_table(held_out).table.xs(HALF, level="given")
+    assert "by 23.2 (ROME) and 24.0 (MEMIT) points, and the noise" in text
+    assert "by 23.5 and 23.9; all four primary tests hold (n = 25 and 29, Holm ≤ 0.013)" in text
+    assert protected["protects unshown"].str[:5].tolist() == ["+23.2", "+23.5", "+24.0", "+23.9"]
+    assert max(protected["Holm"].astype(float)) <= 0.013
+    assert protected["n"].tolist() == [25, 29, 25, 29]
+    unshown = unshown_strength_table(held_out, matched).table
+    assert "three of four differences hold (Holm ≤ 0.026)" in text
+    assert sorted(unshown["Holm"].astype(float))[2] == 0.026
+    assert "MEMIT's scaled update forgets 18.4 [9.7, 26.9] points more of the unshown" in text
+    assert unshown.loc[("MEMIT", "AFF"), "difference"] == "+18.4 [+9.7, +26.9]"
+    assert "for ROME's, 5.4 [−2.2, 16.1] points more, the difference is inconclusive" in text
+    assert unshown.loc[("ROME", "AFF"), "difference"] == "+5.4 [-2.2, +16.1]"
+    assert float(unshown.loc[("ROME", "AFF"), "Holm"]) > 0.05
+
+
 def test_editing_back_in_notebook_04():
     text, run = text_of("04"), archive("undone").get("smollm2-135m_peak-cf")
     table = undo_table(run).table

@@ -235,16 +235,23 @@ def _more_than_app_at_equal_strength() -> Estimate:
 
 
 def _unshown_at_equal_strength() -> Estimate:
-    """How much more ROME's scaled update forgets of what APP was not shown; so for MEMIT, and for noise."""
-    runs = (archive(study).get(MAIN_RUN) for study in ("held_out", "matched"))
-    matches = unshown_matches(*runs)
-    contrasts = [match.contrast(measure) for (_, measure), match in matches.items()]
-    corrected = holm([contrast.p_value for contrast in contrasts])
-    if max(corrected) >= LEVEL or min(contrast.difference.mean for contrast in contrasts) <= 0:
-        raise UnsupportedError(
-            "APP is not shown to protect unshown answers more than a weaker edit"
-        )
-    return matches["rome", "AFF"].contrast("AFF").difference
+    """How much more ROME's scaled update forgets of what APP was not shown; so for MEMIT, and for noise.
+
+    On Gemma all but this is so.
+    """
+    differences = {}
+    for name, expected in ((MAIN_RUN, set()), (SECOND_RUN, {("rome", "AFF")})):
+        matches = unshown_matches(*(archive(study).get(name) for study in ("held_out", "matched")))
+        contrasts = {key: match.contrast(key[1]) for key, match in matches.items()}
+        corrected = holm([contrast.p_value for contrast in contrasts.values()])
+        inconclusive = {key for key, p in zip(contrasts, corrected, strict=True) if p >= LEVEL}
+        lowest = min(contrast.difference.mean for contrast in contrasts.values())
+        if inconclusive != expected or lowest <= 0:
+            raise UnsupportedError(
+                f"{name}: unshown answers at equal P(o*), inconclusive: {inconclusive}"
+            )
+        differences[name] = contrasts["rome", "AFF"].difference
+    return differences[MAIN_RUN]
 
 
 def _explorer(metrics: dict[str, pd.DataFrame], official: str) -> Headline:
