@@ -221,7 +221,7 @@ class Evaluation(Generic[Case]):
             by_id,
             None if self.mode.in_sequence else chunk,
             self.mode.content or content,
-            self.tell,
+            lambda line: self.tell(f"{self.editor.name if self.editor else 'unedited'}: {line}"),
         )
 
     def missing(self) -> list[int]:

@@ -95,6 +95,15 @@ def test_what_is_missing_is_made_once(evaluation, editor):
     np.testing.assert_allclose(table["sum"], pd.concat(alone)["sum"], atol=1e-4)
 
 
+def test_progress_says_of_what_it_is(evaluation, monkeypatch):
+    monkeypatch.setattr("helpers.processes._EVERY", 0.0)
+    lines: list[str] = []
+    told = replace(evaluation, chunk=1, tell=lines.append)
+    told.complete()
+    expected = [f"{of}: {n} of 3 records" for of in ("unedited", "incontext") for n in (1, 2)]
+    assert [line.partition(",")[0] for line in lines] == expected
+
+
 def test_a_file_does_not_count_but_its_cases_do(evaluation):
     evaluation.complete()
     corrected = (replace(CAPITALS[0], city="Bern"), *CAPITALS[1:])
