@@ -95,13 +95,16 @@ def test_what_is_missing_is_made_once(evaluation, editor):
     np.testing.assert_allclose(table["sum"], pd.concat(alone)["sum"], atol=1e-4)
 
 
-def test_progress_says_of_what_it_is(evaluation, monkeypatch):
+def test_progress_says_of_what_it_is(evaluation, monkeypatch, tmp_path):
     monkeypatch.setattr("helpers.processes._EVERY", 0.0)
     lines: list[str] = []
     told = replace(evaluation, chunk=1, tell=lines.append)
     told.complete()
-    expected = [f"{of}: {n} of 3 records" for of in ("unedited", "incontext") for n in (1, 2)]
+    expected = ["incontext: 1 of 3 records", "incontext: 2 of 3 records"]
     assert [line.partition(",")[0] for line in lines] == expected
+    lines.clear()
+    replace(told.unedited, store=ResultsStore(tmp_path / "other")).complete()
+    assert lines[0].startswith("unedited: 1 of 3 records")
 
 
 def test_a_file_does_not_count_but_its_cases_do(evaluation):
