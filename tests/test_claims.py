@@ -420,6 +420,14 @@ def test_unshown_answers_of_the_second_model_of_notebook_04():
     assert "for ROME's, 5.4 [−2.2, 16.1] points more, the difference is inconclusive" in text
     assert unshown.loc[("ROME", "AFF"), "difference"] == "+5.4 [-2.2, +16.1]"
     assert float(unshown.loc[("ROME", "AFF"), "Holm"]) > 0.05
+    assert "add 18.1 [4.5, 27.5] (ROME) and 20.9 [13.1, 27.3] points more noise" in text
+    assert unshown.loc[("ROME", "ANF"), "difference"] == "+18.1 [+4.5, +27.5]"
+    assert unshown.loc[("MEMIT", "ANF"), "difference"] == "+20.9 [+13.1, +27.3]"
+    columns = ["at 1", "scaled", "other"]
+    assert "and three quarters of the protection of unshown answers (91.0, 73.1, 67.7)" in text
+    assert unshown.loc[("ROME", "AFF"), columns].tolist() == ["91.0", "73.1", "67.7"]
+    assert "and 80.9, 75.3, 56.9)" in text
+    assert unshown.loc[("MEMIT", "AFF"), columns].tolist() == ["80.9", "75.3", "56.9"]
 
 
 def test_editing_back_in_notebook_04():

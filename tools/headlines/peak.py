@@ -190,15 +190,15 @@ def _ablations() -> Headline:
     at_equal_strength = _more_than_app_at_equal_strength()
     return Headline(
         "04",
-        "With ROME and MEMIT, APP is more than a weaker edit on two models; on SmolLM2 it is so also for"
-        " correct answers that it was not shown",
+        "With ROME and MEMIT, APP is more than a weaker edit on two models; also for correct answers that it"
+        " was not shown (on Gemma only with MEMIT)",
         "We scaled updates without APP until the new answer was as probable as with APP. The scaled updates"
         " of ROME and MEMIT forget more and add more noise than with APP, on SmolLM2 and on Gemma. FT-L's"
         " (SmolLM2) add more noise; the difference in forgetting is inconclusive. Given half of a fact's"
         " lists, APP with ROME and MEMIT also protects the other half more than the scaled update does (on"
-        " Gemma ROME's part is inconclusive). If all correct answers are targets of the edit, most edits fail"
-        " (targets weighted as a mean) or leave more noise than with APP (weighted as a sum, pooled over four"
-        " editors).",
+        " Gemma inconclusive for ROME's forgetting). If all correct answers are targets of the edit, most"
+        " edits fail (targets weighted as a mean) or leave more noise than with APP (weighted as a sum, pooled"
+        " over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
