@@ -197,8 +197,8 @@ def _ablations() -> Headline:
         " (SmolLM2) add more noise; the difference in forgetting is inconclusive. Given half of a fact's"
         " lists, APP with ROME and MEMIT also protects the other half more than the scaled update does (on"
         " Gemma inconclusive for ROME's forgetting). If all correct answers are targets of the edit, most"
-        " edits fail (targets weighted as a mean) or leave more noise than with APP (weighted as a sum, pooled"
-        " over four editors).",
+        " edits fail (targets weighted as a mean) or leave more noise than with APP (weighted as a sum,"
+        " pooled over four editors).",
         (
             (
                 "more forgetting than with APP at equal P(o*), ROME (AFF)",
