@@ -117,8 +117,10 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
         params_of(notebook, params).check(params_file)
     try:
         check_device(params.get("device", "cpu"))
-        if "results" in params:
-            check_place(REPOSITORY / params["results"] / "any")
+        if (
+            "results" in params
+        ):  # some file of the store, which is written only after a model is loaded
+            check_place(REPOSITORY / params["results"] / "settings.json")
     except UserError as error:
         raise UserError(f"{params_file}: {error}") from error
     return planned_run(params_file, params, notebook=notebook, folder=folder)

@@ -41,8 +41,8 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
         Headline(
             "10",
             first.removesuffix("."),
-            f"{_price_in_words(run)}. {second} Requests are scored right after their turn (*at once*) and"
-            " after all edits (*now*), by their prompt or *in other words*.",
+            f"{_unedited_facts_in_words(run)}. {second} Requests are scored right after their turn (*at"
+            " once*) and after all edits (*now*), by their prompt or *in other words*.",
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"
@@ -104,32 +104,27 @@ def _numbers(run: Run) -> tuple[tuple[str, str], ...]:
         for method, turns_and_order, measures in first_order_rows(run)
     }
 
-    def shares(measure: str) -> dict[str, Estimate]:
-        return {label: _at_last(table, measure) for label, table in measures_of_methods.items()}
-
-    def highest(measure: str) -> str:
-        means = {label: estimate.mean for label, estimate in shares(measure).items()}
-        return max(means, key=means.__getitem__)
-
-    by_prompt, reworded = highest("now"), highest("generality")
+    now, reworded, locality = (
+        {label: _at_last(table, measure) for label, table in measures_of_methods.items()}
+        for measure in ("now", "generality", "locality")
+    )
+    best_now = max(now, key=lambda label: now[label].mean)
+    best_reworded = max(reworded, key=lambda label: reworded[label].mean)
     return tuple(
         (words, f"{in_points(value)} % (n = {value.n})")
         for words, value in (
+            (f"new answers given after all edits, {best_now} (the highest share)", now[best_now]),
+            (f"the same in other words, {best_now}", reworded[best_now]),
             (
-                f"new answers given after all edits, {by_prompt} (the highest share)",
-                shares("now")[by_prompt],
+                f"the same in other words, {best_reworded} (the highest share)",
+                reworded[best_reworded],
             ),
-            (f"the same in other words, {by_prompt}", shares("generality")[by_prompt]),
-            (
-                f"the same in other words, {reworded} (the highest share)",
-                shares("generality")[reworded],
-            ),
-            (f"known facts with the same next token, {reworded}", shares("locality")[reworded]),
+            (f"known facts with the same next token, {best_reworded}", locality[best_reworded]),
         )
     )
 
 
-def _price_in_words(run: Run) -> str:
+def _unedited_facts_in_words(run: Run) -> str:
     """The known facts that keep their next token, of the two methods that give the most requests now."""
     rows = [
         (track_label(method, mode), measures) for method, mode, measures in first_order_rows(run)
