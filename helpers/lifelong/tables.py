@@ -274,7 +274,7 @@ def so_what(run: Run) -> list[str]:
     sentences = [
         f"{after} {last_edits:,} edits"
         f" {_remembering_in_words(shares_at_once, shares_now, measures_of_methods)}.",
-        _first_signs_in_words(first_measures, len(shares_now), last_edits),
+        _first_signs_in_words(first_measures, edits_of_methods, last_edits),
     ]
     ranges = [
         f"{_range_in_words(values)} % after {edits:,}"
@@ -294,8 +294,8 @@ def _remembering_in_words(
 ) -> str:
     """Who gives the most requests now, in their own and in other words, and what is left of the most at once.
 
-    The next method is compared with the first on the same requests. Of methods with the same share at once
-    the one that gives fewest now is named.
+    The next method's difference from the first is of the same requests, with its interval. Of methods with
+    the same share at once the one that gives fewest now is the subject of the sentence.
     """
     highest_now = max(shares_now.values())
     highest_at_once = max(shares_at_once.values())
@@ -317,16 +317,17 @@ def _remembering_in_words(
         if others:
             next_best = max(others, key=others.__getitem__)
             first, second = (measures_of_methods[label] for label in (best_now[0], next_best))
-            is_significant = _change_at_last(first, second, "now").p_value < LEVEL
-            remark = "" if is_significant else ", not significantly fewer"
-            next_share = f"{100 * others[next_best]:.0f} %{remark}{_in_other_words([second])}"
-            most_now += f"; {next_best} gives {next_share}"
+            difference = in_points(_change_at_last(first, second, "now").difference, signed=True)
+            next_share = f"{100 * others[next_best]:.0f} % ({difference} points)"
+            most_now += f"; {next_best} gives {next_share}{_in_other_words([second])}"
     if highest_now > 0 and best_now == best_at_once:
         return f"{most_now}; {_give(best_now)} the most right after their turn, {100 * highest_at_once:.0f} %"
     forgetful = min(best_at_once, key=shares_now.__getitem__)
+    as_many = [label for label in best_at_once if label != forgetful]
+    like_others = f", like {' and '.join(as_many)}," if as_many else ""
     return (
-        f"{most_now}; {forgetful} gives {100 * highest_at_once:.0f} % right after their turn, and"
-        f" {100 * shares_now[forgetful]:.0f} % now"
+        f"{most_now}; {forgetful}{like_others} gives {100 * highest_at_once:.0f} % right after their turn,"
+        f" and {100 * shares_now[forgetful]:.0f} % now"
     )
 
 
@@ -346,17 +347,26 @@ def _give(labels: Sequence[str]) -> str:
 
 
 def _first_signs_in_words(
-    first_measures: Mapping[str, Sequence[str]], method_count: int, last_edits: int
+    first_measures: Mapping[str, Sequence[str]],
+    edits_of_methods: Mapping[str, int],
+    last_edits: int,
 ) -> str:
-    """What breaks first, from each method's first signs of collapse; of a single one, which it is."""
+    """What breaks first, from each method's first signs of collapse; of a single one, which it is.
+
+    Methods that were stopped early without a sign do not count: what they would have lost is not known.
+    """
     if not first_measures:
         return f"No method shows a sign of collapse within {last_edits:,} edits."
     if len(first_measures) == 1:
         ((label, measures),) = first_measures.items()
         signs = " and ".join(_labels(measures))
-        subject = f"Only {label}" if method_count > 1 else label
+        subject = f"Only {label}" if len(edits_of_methods) > 1 else label
         return f"{subject} shows a sign of collapse, in {signs} first."
-    shown = f"{len(first_measures)} of {method_count} methods show a sign of collapse"
+    stopped = {label for label, edits in edits_of_methods.items() if edits < last_edits}
+    silent = stopped - {*first_measures}
+    counted = f"{len(first_measures)} of {len(edits_of_methods) - len(silent)} methods"
+    to_the_end = f" that were asked after {last_edits:,} edits" if silent else ""
+    shown = f"{counted}{to_the_end} show a sign of collapse"
     firsts = Counter(measure for measures in first_measures.values() for measure in measures)
     count = max(firsts.values())
     if count == 1:

@@ -153,10 +153,12 @@ def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 10, order 0") == "MEMIT in turns of 10"
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
     first, second, third = so_what(run)
+    ultraedit_given, memit_given = np.ones(12), np.array([0, 1] * 6)
+    less = in_points(paired(ultraedit_given, memit_given, "share").difference, signed=True)
     assert first == (
         "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words; MEMIT in"
-        " turns of 10 gives 50 %, and 50 % in other words; UltraEdit gives the most right after their turn,"
-        " 100 %."
+        f" turns of 10 gives 50 % ({less} points), and 50 % in other words; UltraEdit gives the most right"
+        " after their turn, 100 %."
     )
     assert (
         second == "2 of 2 methods show a sign of collapse; for all of them ‖W‖/‖W₀‖ is the first."
@@ -256,10 +258,19 @@ def test_words_about_one_method_of_several_name_it(run):
     forgetful = ultraedit.assign(
         value=ultraedit["value"].where(ultraedit["measure"] != "now", 0.25)
     )
+    less = in_points(
+        paired(np.array([0, 1] * 6), np.full(12, 0.25), "share").difference, signed=True
+    )
     assert so_what(changed(run, memit=memit, ultraedit=forgetful))[0] == (
         "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 %, and 50 % in other words;"
-        " UltraEdit gives 25 %, not significantly fewer, and 100 % in other words; UltraEdit gives 100 %"
+        f" UltraEdit gives 25 % ({less} points), and 100 % in other words; UltraEdit gives 100 %"
         " right after their turn, and 25 % now."
+    )
+    as_many = changed(
+        run, memit=memit.assign(value=memit["value"].mask(memit["measure"] == "at once", 1.0))
+    )
+    assert so_what(as_many)[0].endswith(
+        "; MEMIT in turns of 10, like UltraEdit, gives 100 % right after their turn, and 50 % now."
     )
     equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
     assert so_what(equal)[0].startswith(
@@ -282,6 +293,17 @@ def test_words_about_a_run_of_one_method_count_nothing(run):
     assert first.startswith("After 30 edits MEMIT in turns of 10 gives 0 % of the sampled requests")
     whole = Run(run.name, run.about, {name: without(stored, "weights")})
     assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
+
+
+def test_a_method_that_was_stopped_without_a_sign_does_not_count(run):
+    stored = without(run.tables["measures: ultraedit, turns of 1, order 0"], "weights")
+    stopped = stored[stored["case_id"] <= 10]
+    both = {f"measures: {name}, turns of 1, order 0": stopped for name in ("ft-bf", "ft-m")}
+    _, second, _ = so_what(Run(run.name, run.about, {**run.tables, **both}))
+    assert second == (
+        "2 of 2 methods that were asked after 30 edits show a sign of collapse; for all of them ‖W‖/‖W₀‖ is"
+        " the first."
+    )
 
 
 def test_methods_that_break_differently_share_no_first_sign(run):
