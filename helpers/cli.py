@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -150,7 +151,8 @@ def publish_tables(
     from helpers.publish import publish
 
     with _one_line_if_stopped("stopped; finished records are kept, the same command resumes"):
-        echo(str(publish(params, name=name, from_store_only=finished)))
+        tell = partial(echo, err=True)
+        echo(str(publish(params, name=name, from_store_only=finished, tell=tell)))
 
 
 @app.command()

@@ -157,7 +157,7 @@ def needs_of_file(params_file: Path) -> list[Finding]:
     usual_time = USUAL_TIME.search(params_file.read_text("utf-8"))
     time_in_words = "unknown: the params file has no '# Usual time:'"
     if usual_time:
-        time_in_words = f"usually {usual_time[1]}"
+        time_in_words = f"usually {usual_time[1]}, as the file's comment says"
     return [*needs_of(params), Finding(f"time: {time_in_words}")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from helpers import UserError
 from helpers.params import notebook_of, read_params
 from helpers.paths import IS_CHECKOUT, REPOSITORY
+from helpers.processes import tell_nothing
 from helpers.results.archive import DATA, Archive
 from helpers.results.figure import write_list
 from helpers.results.publish import publish_parts
@@ -39,7 +40,12 @@ OF_A_PARAMETER = {
 
 
 def publish(
-    file: Path, *, name: str = "", from_store_only: bool = False, data: Path = DATA
+    file: Path,
+    *,
+    name: str = "",
+    from_store_only: bool = False,
+    data: Path = DATA,
+    tell: Callable[[str], None] = tell_nothing,
 ) -> Path:
     """Compute what is missing of a params file's run, write its tables, and return their folder.
 
@@ -49,6 +55,7 @@ def publish(
             09's have one by default.
         from_store_only: write what is computed already, and make no edit.
         data: the folder of all archives.
+        tell: gets a line before each table that is made.
     """
     if data == DATA and not IS_CHECKOUT:
         raise UserError(
@@ -74,7 +81,7 @@ def publish(
         archive_name, module = _published_by(notebook, params)
         publication = import_module(f"helpers.{module}").publication(params)
         archive = Archive(data / archive_name, label=label)
-        run_folder = publish_parts(publication, archive, from_store_only=from_store_only)
+        run_folder = publish_parts(publication, archive, from_store_only=from_store_only, tell=tell)
     if data == DATA:
         write_list()
     return run_folder

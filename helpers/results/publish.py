@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import UserError
+from helpers.processes import tell_nothing
 from helpers.results.archive import About, Archive, ArchiveError, Run, as_read
 
 if TYPE_CHECKING:
@@ -40,13 +41,17 @@ class Publication:
 
 
 def publish_parts(
-    publication: Publication, into: Archive, *, from_store_only: bool = False
+    publication: Publication,
+    into: Archive,
+    *,
+    from_store_only: bool = False,
+    tell: Callable[[str], None] = tell_nothing,
 ) -> Path:
     """Make the parts that are not published with these settings and cases; each is stored at once.
 
     Where the published run has another source or preset, or more records, nothing is made. If
-    ``from_store_only``, nothing is computed, and what the results store has is published. Gives the run's
-    folder.
+    ``from_store_only``, nothing is computed, and what the results store has is published. ``tell`` gets a
+    line before each table that is made. Gives the run's folder.
     """
     name = publication.name
     about = publication.about
@@ -60,7 +65,9 @@ def publish_parts(
         if not (published_run and is_published(published_run, part))
     ]
     published_count = len(publication.parts) - len(missing_parts)
-    for missing_part in missing_parts:
+    for number, missing_part in enumerate(missing_parts, 1):
+        if not from_store_only:
+            tell(f"{name}: making {missing_part.name}, table {number} of {len(missing_parts)}")
         make = missing_part.from_store if from_store_only else missing_part.make
         table = make() if make else None
         if table is None or not len(table):

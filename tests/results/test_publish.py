@@ -39,7 +39,10 @@ def publish(into, *parts, source=SOURCE, preset="tuned", records=(1, 2), **optio
 def test_only_what_is_missing_is_made(into):
     made = []
     publish(into, part(made, "a: rome, deep", 1, 2), part(made, "b", 1))
-    publish(into, part(made, "a: rome, deep", 1, 2), part(made, "a: ft", 2), part(made, "b", 1))
+    parts = [part(made, "a: rome, deep", 1, 2), part(made, "a: ft", 2), part(made, "b", 1)]
+    lines = []
+    publish(into, *parts, tell=lines.append)
+    assert lines == ["run: making a: ft, table 1 of 1"]
     assert made == ["a: rome, deep", "b", "a: ft"]
     run = into.get("run")
     settings = {name: {"layers": [1, 2]} for name in ("a: rome, deep", "b", "a: ft")}
