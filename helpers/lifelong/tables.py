@@ -20,7 +20,7 @@ from helpers.lifelong.measures import (
 )
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, method_notes, with_note
-from helpers.results.statistics import LEVEL, Contrast, holm, paired
+from helpers.results.statistics import LEVEL, Contrast, detectable, holm, paired, unpaired_means
 from helpers.results.text import INCONCLUSIVE, caption, in_points, with_interval
 
 _OF_REQUESTS = (
@@ -36,6 +36,7 @@ _UNEDITED = ("locality", "KL", "perplexity", "exam", "fired")
 _ON_TOP = ("ES", "AFF", "ANF", "IFR", "CKP", "own")
 _PERCENT = ("share", "fraction")
 _COMPARED = ("now", "generality", "free text", "locality", "exam")  # with a control
+_COMPARED_STREAMS = ("now", "free text", "locality")
 _LARGEST_RATIO = 1000.0  # that is written out
 MOST_RECORDS = 0.5  # a further edit whose ES is above this share has an AFF worth reading
 
@@ -205,6 +206,42 @@ def control_table(run: Run, control: str) -> ShownTable:
     note = (
         "points, with 95 % intervals; Holm: exact sign flips, corrected for all tests of the table"
     )
+    return with_note(pd.DataFrame(rows), note)
+
+
+def stream_table(first: Run, second: Run) -> ShownTable:
+    """The ``second`` stream minus the ``first``, for methods of both, after the most edits that both have.
+
+    Unpaired tests of the means over subjects or facts; *detectable* is the smallest difference that they
+    could have shown. Holm's correction is for all tests of the table.
+    """
+    rows_of_first = {(method, mode): measures for method, mode, measures in first_order_rows(first)}
+    tests: dict[tuple[str, int, str], tuple[Contrast, float]] = {}
+    for method, mode, of_second in first_order_rows(second):
+        of_first = rows_of_first.get((method, mode))
+        if of_first is None:
+            continue
+        edits = max({*of_first["edits"]} & {*of_second["edits"]})
+        for measure in _COMPARED_STREAMS:
+            values = [_values_at(measures, measure, edits) for measures in (of_first, of_second)]
+            test = unpaired_means(*values)
+            tests[track_label(method, mode), edits, measure] = test, detectable(*values)
+    corrected = holm([test.p_value for test, _ in tests.values()])
+    rows = [
+        {
+            "method": label,
+            "edits": edits,
+            "measure": METRICS[measure].label,
+            "difference": in_points(test.difference, signed=True),
+            "detectable": f"{100 * smallest:.1f}",
+            "p": f"{test.p_value:.3f}",
+            "Holm": "differs" if p_value < LEVEL else INCONCLUSIVE,
+        }
+        for ((label, edits, measure), (test, smallest)), p_value in zip(
+            tests.items(), corrected, strict=True
+        )
+    ]
+    note = "points, with 95 % intervals; unpaired t-tests (Welch), Holm for all tests of the table"
     return with_note(pd.DataFrame(rows), note)
 
 

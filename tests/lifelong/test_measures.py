@@ -17,10 +17,11 @@ from helpers.lifelong.tables import (
     on_top_change_table,
     on_top_table,
     so_what,
+    stream_table,
     track_label,
 )
 from helpers.results.archive import About, Run
-from helpers.results.statistics import paired, share_interval
+from helpers.results.statistics import paired, share_interval, unpaired_means
 from helpers.results.text import in_points
 
 
@@ -227,6 +228,41 @@ def test_a_method_that_ended_early_is_compared_at_its_last_checkpoint():
     compared = control_table(Run("tiny_recalled", About({}), stored), "memit-seq").table
     of_now = compared.set_index("measure").loc["efficacy now"]
     assert (of_now["minus MEMIT accumulated"][:4], of_now["Holm"]) == ("+0.0", "inconclusive")
+
+
+def test_two_streams_are_compared_at_their_last_common_checkpoint_without_pairs():
+    of_first = table(
+        (10, "now", [1] * 12),
+        (30, "now", [1] * 9 + [0] * 3),
+        (100, "now", [0] * 12),
+        (30, "locality", [1]),
+    )
+    of_second = table((10, "now", [0] * 12), (30, "now", [1] * 3 + [0] * 9), (30, "locality", [1]))
+    first, second = (
+        Run(
+            f"tiny_{name}",
+            About({}),
+            {
+                f"measures: {method}, turns of 1, order 0": rows.rename(
+                    columns={"edits": "case_id"}
+                )
+                for method in methods
+            },
+        )
+        for name, rows, methods in (
+            ("counterfact", of_first, ["ft-m", "mend"]),
+            ("recalled", of_second, ["ultraedit", "ft-m"]),
+        )
+    )
+    compared = stream_table(first, second).table.set_index("measure")
+    assert set(compared["method"]) == {"FT-M"}
+    assert set(compared["edits"]) == {30}
+    of_now = compared.loc["efficacy now"]
+    expected = unpaired_means([1] * 9 + [0] * 3, [1] * 3 + [0] * 9)
+    assert of_now["difference"] == in_points(expected.difference, signed=True)
+    assert of_now["p"] == f"{expected.p_value:.3f}"
+    assert of_now["Holm"] == "differs"
+    assert compared.loc["locality", "Holm"] == "inconclusive"
 
 
 def without(stored: pd.DataFrame, measure: str) -> pd.DataFrame:
