@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from helpers.comparison.measures import GRAPHS, LISTS, TEXT, RowKey, models_of, stored_rows
+from helpers.comparison.measures import GRAPHS, LISTS, TEXT, models_of, stored_rows
 from helpers.editing.editors import distinct, method_label
 from helpers.results.archive import archive
 from helpers.thinkedit.metrics import DEEP, OWN
 from helpers.thinkedit.tables import difference_table, is_recalled, split_app, terms_of_runs
 from tools.headlines.headline import Headline, UnsupportedError, ranged
+from tools.headlines.thinkedit import edits_alone, wording_count
 
 _MODEL = "smollm2-135m"
-_SHOWN = (("memit", OWN), ("memit+app", OWN), ("memoir", OWN), ("memoir", "CKP"))
+_RUN = f"{_MODEL}_recalled-{_MODEL}"
+_SHOWN = (
+    (_RUN, "memit", OWN),
+    (_RUN, "memit+app", OWN),
+    (f"{_RUN}@editors", "memoir", OWN),
+    (f"{_RUN}@editors", "memoir", "CKP"),
+)
 
 
 def headlines() -> list[Headline]:
@@ -33,8 +40,11 @@ def headlines() -> list[Headline]:
         raise UnsupportedError(f"deep with the subject's other facts: {sorted(losing_others)}")
     _check_app()
     numbers = []
-    for method, measure in _SHOWN:
-        estimates = on_both[RowKey(_MODEL, method)]
+    wordings = set()
+    for run_name, method, measure in _SHOWN:
+        run = archive("thinkedit").get(run_name)
+        estimates = edits_alone(run, method)
+        wordings.add(wording_count(run, method))
         deep = "{mean:.2f} [{low:.2f}, {high:.2f}] of its edits are deep".format_map(
             vars(estimates[DEEP])
         )
@@ -43,6 +53,7 @@ def headlines() -> list[Headline]:
         numbers.append((label, ranged(vars(estimates[measure]))))
     editors = distinct(dict.fromkeys(key.method.partition("+")[0] for key in on_both))
     model_count = len(models_of({key: rows[key] for key in on_both}))
+    wording_counts = " to ".join(str(count) for count in sorted({min(wordings), max(wordings)}))
     counts = f"{len(editors)} editors and {model_count} models"
     return [
         Headline(
@@ -52,12 +63,14 @@ def headlines() -> list[Headline]:
             f"We compare means of {counts} with all measures stored and all chains scored. If more than half"
             " of an editor's edits are *deep* (no chain of known facts leads to the old one), it loses on"
             " average more than half of the subject's other facts or, as MEMOIR does, of the facts about"
-            " other subjects (there the interval includes half). With APP, MEMIT's and ROME's edits keep more"
-            " of the subject's facts, and fewer edits are deep.",
+            " other subjects (the intervals of its deep edits and of these facts include half). With APP,"
+            " MEMIT's and ROME's edits keep more of the subject's facts, and fewer edits are deep.",
             tuple(numbers),
             "09_front",
             "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"
-            " and what each model recalls, each edit alone. Not shown: larger models; sequences.",
+            " and what each model recalls, each edit alone. Intervals in this box are over the wordings of"
+            f" the edits' prompts ({wording_counts}); those over edits, in the tables, are narrower. Not"
+            " shown: larger models; sequences.",
         )
     ]
 

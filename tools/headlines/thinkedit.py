@@ -16,8 +16,14 @@ _NAMES = (DEEP, "IFR", OWN, "CKP")
 
 def headlines() -> list[Headline]:
     """From MEMIT's edits of what the models recall: how many are deep, what is left, what is erased."""
-    found = [_memit(archive("thinkedit").get(f"{name}_recalled-{name}")) for name in _MODELS]
+    found = [
+        edits_alone(archive("thinkedit").get(f"{name}_recalled-{name}"), "memit")
+        for name in _MODELS
+    ]
     ours = found[0]
+    wordings = wording_count(
+        archive("thinkedit").get(f"{_MODELS[0]}_recalled-{_MODELS[0]}"), "memit"
+    )
     if max(each[OWN].high for each in found) >= min(each["CKP"].low for each in found):
         raise UnsupportedError(
             "MEMIT does not erase more of the subject's other facts than of others"
@@ -58,7 +64,7 @@ def headlines() -> list[Headline]:
             "06_what_is_left",
             f"Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B ({counts['IFR']} edits),"
             " dequantised from 4 bits, on facts that each recalls; exact probabilities, edits alone."
-            f" Intervals in this box are over the {_wording_count()} wordings of SmolLM2's edit prompts;"
+            f" Intervals in this box are over the {wordings} wordings of SmolLM2's edit prompts;"
             " those over edits, in most tables, are narrower."
             " Not shown: other domains, most editors on the largest model. The paper's IFR is pooled over"
             " sequences on larger models.",
@@ -71,20 +77,26 @@ def memits_edits() -> tuple[Estimate, Estimate]:
 
     Intervals are over wordings.
     """
-    of_edits = _memit(archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m"))
+    of_edits = edits_alone(archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m"), "memit")
     return of_edits[OWN], of_edits["CKP"]
 
 
-def _memit(run: Run) -> dict[str, Estimate]:
-    """MEMIT's share of deep edits, IFR, and what it leaves of each kind of fact; each edit alone."""
-    return {name: fraction_interval(ratios) for name, ratios in _ratios_of_memit(run).items()}
+def edits_alone(run: Run, method: str) -> dict[str, Estimate]:
+    """A method's share of deep edits, IFR, and what it leaves of each kind of fact; each edit alone.
+
+    Intervals are over wordings.
+    """
+    return {name: fraction_interval(ratios) for name, ratios in _ratios(run, method).items()}
 
 
-def _ratios_of_memit(run: Run) -> dict[str, pd.Series]:
-    terms = terms_of_runs((run,)).query("method == 'memit' and mode == 'independent'")
-    return {name: ratios_by_wording(run, terms[terms["measure"] == name]) for name in _NAMES}
+def wording_count(run: Run, method: str) -> int:
+    """Of how many wordings the prompts of a method's edits are."""
+    return int(_ratios(run, method)["CKP"].index.nunique())
 
 
-def _wording_count() -> int:
-    run = archive("thinkedit").get(f"{_MODELS[0]}_recalled-{_MODELS[0]}")
-    return int(_ratios_of_memit(run)["CKP"].index.nunique())
+def _ratios(run: Run, method: str) -> dict[str, pd.Series]:
+    terms = terms_of_runs((run,))
+    of_method = terms[(terms["method"] == method) & (terms["mode"] == "independent")]
+    return {
+        name: ratios_by_wording(run, of_method[of_method["measure"] == name]) for name in _NAMES
+    }
