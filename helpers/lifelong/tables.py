@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -275,146 +276,159 @@ def at_once_and_now(run: Run) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True, eq=False)
+class _MethodAtEnd:
+    """A method at its last checkpoint, as sentences tell of it; shares are from 0 to 1."""
+
+    label: str
+    measures: pd.DataFrame
+    edits: int
+    at_once: float
+    now: float
+    # All that show a sign of collapse at the first checkpoint that has one.
+    first_measures: list[str]
+
+    @staticmethod
+    def of(label: str, measures: pd.DataFrame) -> _MethodAtEnd:
+        edits = int(measures["edits"].max())
+        at_once, now = (estimate(measures, measure, edits).mean for measure in ("at once", "now"))
+        signs = {measure: first for measure, first in first_signs(measures).items() if first}
+        earliest = min(signs.values(), default=0)
+        first_measures = [measure for measure, first in signs.items() if first == earliest]
+        return _MethodAtEnd(label, measures, edits, at_once, now, first_measures)
+
+    @property
+    def in_other_words(self) -> float:
+        """The percentage of the sampled requests that is given in other words; NaN where none was asked."""
+        return 100 * estimate(self.measures, "generality", self.edits).mean
+
+
 def so_what(run: Run) -> list[str]:
     """Three sentences: who remembers, what breaks first, what a further edit does then.
 
     Without the third where nothing was edited on top.
     """
-    shares_at_once: dict[str, float] = {}
-    shares_now: dict[str, float] = {}
-    measures_of_methods: dict[str, pd.DataFrame] = {}
-    first_measures: dict[str, list[str]] = {}
-    edits_of_methods: dict[str, int] = {}
-    forgetting: dict[int, list[float]] = {}
-    for method, turns_and_order, measures in first_order_rows(run):
-        label = track_label(method, turns_and_order)
-        measures_of_methods[label] = measures
-        last = int(measures["edits"].max())
-        edits_of_methods[label] = last
-        shares_at_once[label] = estimate(measures, "at once", last).mean
-        shares_now[label] = estimate(measures, "now", last).mean
-        if measures_of_method := _first_measures(measures):
-            first_measures[label] = measures_of_method
-        aff, success = (curve(measures, measure)["mean"] for measure in ("AFF", "ES"))
-        for edits in {0, last} & set(aff.index):
-            if success.get(edits, 0.0) > MOST_RECORDS:
-                forgetting.setdefault(int(edits), []).append(100 * aff[edits])
-    last_edits = max(edits_of_methods.values())
-    best = {
-        label
-        for shares in (shares_at_once, shares_now)
-        for label, share in shares.items()
-        if share == max(shares.values())
-    }
-    have_all = all(edits_of_methods[label] == last_edits for label in best)
-    after = "After" if have_all else "After up to"
-    sentences = [
-        f"{after} {last_edits:,} edits"
-        f" {_remembering_in_words(shares_at_once, shares_now, measures_of_methods)}.",
-        _first_signs_in_words(first_measures, edits_of_methods, last_edits),
+    methods = [
+        _MethodAtEnd.of(track_label(name, mode), measures)
+        for name, mode, measures in first_order_rows(run)
     ]
-    ranges = [
-        f"{_range_in_words(values)} % after {edits:,}"
-        for edits, values in sorted(forgetting.items())
-    ]
-    if ranges:
-        sentences.append(
-            f"A further edit that succeeds in most records has an AFF of {', and of '.join(ranges)} edits."
-        )
-    return sentences
+    sentences = [_remembering_in_words(methods), _first_signs_in_words(methods)]
+    additivity = _additivity_in_words(methods)
+    return [*sentences, additivity] if additivity else sentences
 
 
-def _remembering_in_words(
-    shares_at_once: Mapping[str, float],
-    shares_now: Mapping[str, float],
-    measures_of_methods: Mapping[str, pd.DataFrame],
-) -> str:
+def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
     """Who gives the most requests now, in their own and in other words, and what is left of the most at once.
 
     The next method's difference from the first is of the same requests, with its interval. Of methods with
     the same share at once the one that gives fewest now is the subject of the sentence.
     """
-    highest_now = max(shares_now.values())
-    highest_at_once = max(shares_at_once.values())
-    if len(shares_now) == 1:
-        (label,) = shares_now
+    last_edits = max(method.edits for method in methods)
+    best_now, behind = _highest(methods, lambda method: method.now)
+    best_at_once, _ = _highest(methods, lambda method: method.at_once)
+    have_all = all(method.edits == last_edits for method in (*best_now, *best_at_once))
+    after = f"{'After' if have_all else 'After up to'} {last_edits:,} edits"
+    highest_now, highest_at_once = 100 * best_now[0].now, 100 * best_at_once[0].at_once
+    if len(methods) == 1:
         return (
-            f"{label} gives {100 * highest_now:.0f} % of the sampled requests, and"
-            f" {100 * highest_at_once:.0f} % of the latest right after their turn"
+            f"{after} {_give(methods)} {highest_now:.0f} % of the sampled requests, and"
+            f" {highest_at_once:.0f} % of the latest right after their turn."
         )
-    best_now = [label for label, share in shares_now.items() if share == highest_now]
-    best_at_once = [label for label, share in shares_at_once.items() if share == highest_at_once]
     most_now = "no method gives a sampled request"
     if highest_now > 0:
-        reworded = _in_other_words([measures_of_methods[label] for label in best_now])
         most_now = (
-            f"{_give(best_now)} the most sampled requests, {100 * highest_now:.0f} %{reworded}"
+            f"{_give(best_now)} the most sampled requests, {highest_now:.0f} %{_reworded(best_now)}"
         )
-        others = {label: share for label, share in shares_now.items() if label not in best_now}
-        if others:
-            next_best = max(others, key=others.__getitem__)
-            first, second = (measures_of_methods[label] for label in (best_now[0], next_best))
-            difference = in_points(_change_at_last(first, second, "now").difference, signed=True)
-            next_share = f"{100 * others[next_best]:.0f} % ({difference} points)"
-            most_now += f"; {next_best} gives {next_share}{_in_other_words([second])}"
+        if behind:
+            (next_best, *_), _ = _highest(behind, lambda method: method.now)
+            change = _change_at_last(best_now[0].measures, next_best.measures, "now").difference
+            difference = in_points(change, signed=True)
+            most_now += (
+                f"; {next_best.label} gives {100 * next_best.now:.0f} % ({difference} points)"
+                f"{_reworded([next_best])}"
+            )
     if highest_now > 0 and best_now == best_at_once:
-        return f"{most_now}; {_give(best_now)} the most right after their turn, {100 * highest_at_once:.0f} %"
-    forgetful = min(best_at_once, key=shares_now.__getitem__)
-    as_many = [label for label in best_at_once if label != forgetful]
+        return (
+            f"{after} {most_now}; {_give(best_now)} the most right after their turn,"
+            f" {highest_at_once:.0f} %."
+        )
+    forgetful = min(best_at_once, key=lambda method: method.now)
+    as_many = [method.label for method in best_at_once if method is not forgetful]
     like_others = f", like {' and '.join(as_many)}," if as_many else ""
     return (
-        f"{most_now}; {forgetful}{like_others} gives {100 * highest_at_once:.0f} % right after their turn,"
-        f" and {100 * shares_now[forgetful]:.0f} % now"
+        f"{after} {most_now}; {forgetful.label}{like_others} gives {highest_at_once:.0f} % right after their"
+        f" turn, and {100 * forgetful.now:.0f} % now."
     )
 
 
-def _in_other_words(measures_of_methods: Sequence[pd.DataFrame]) -> str:
+def _highest(
+    methods: Sequence[_MethodAtEnd], share: Callable[[_MethodAtEnd], float]
+) -> tuple[list[_MethodAtEnd], list[_MethodAtEnd]]:
+    """The methods with the highest share, and the others."""
+    highest = max(map(share, methods))
+    best = [method for method in methods if share(method) == highest]
+    return best, [method for method in methods if method not in best]
+
+
+def _reworded(methods: Sequence[_MethodAtEnd]) -> str:
     """How many paraphrases of the sampled requests methods give, to follow a share; empty without any."""
-    shares = [
-        100 * estimate(measures, "generality", int(measures["edits"].max())).mean
-        for measures in measures_of_methods
-    ]
+    shares = [method.in_other_words for method in methods]
     return "" if np.isnan(shares).any() else f", and {_range_in_words(shares)} % in other words"
 
 
-def _give(labels: Sequence[str]) -> str:
+def _give(methods: Sequence[_MethodAtEnd]) -> str:
     """Methods as the subject of a sentence, with its verb."""
-    *others, last = labels
+    *others, last = [method.label for method in methods]
     return f"{', '.join(others)} and {last} give" if others else f"{last} gives"
 
 
-def _first_signs_in_words(
-    first_measures: Mapping[str, Sequence[str]],
-    edits_of_methods: Mapping[str, int],
-    last_edits: int,
-) -> str:
+def _first_signs_in_words(methods: Sequence[_MethodAtEnd]) -> str:
     """What breaks first, from each method's first signs of collapse; of a single one, which it is.
 
     Methods that were stopped early without a sign do not count: what they would have lost is not known.
     """
-    if not first_measures:
+    last_edits = max(method.edits for method in methods)
+    broken = [method for method in methods if method.first_measures]
+    if not broken:
         return f"No method shows a sign of collapse within {last_edits:,} edits."
-    if len(first_measures) == 1:
-        ((label, measures),) = first_measures.items()
-        signs = " and ".join(_labels(measures))
-        subject = f"Only {label}" if len(edits_of_methods) > 1 else label
+    if len(broken) == 1:
+        (only,) = broken
+        signs = " and ".join(_labels(only.first_measures))
+        subject = f"Only {only.label}" if len(methods) > 1 else only.label
         return f"{subject} shows a sign of collapse, in {signs} first."
-    stopped = {label for label, edits in edits_of_methods.items() if edits < last_edits}
-    silent = stopped - {*first_measures}
-    counted = f"{len(first_measures)} of {len(edits_of_methods) - len(silent)} methods"
-    to_the_end = f" that were asked after {last_edits:,} edits" if silent else ""
-    shown = f"{counted}{to_the_end} show a sign of collapse"
-    firsts = Counter(measure for measures in first_measures.values() for measure in measures)
+    counted = [method for method in methods if method in broken or method.edits == last_edits]
+    to_the_end = (
+        f" that were asked after {last_edits:,} edits" if len(counted) < len(methods) else ""
+    )
+    shown = f"{len(broken)} of {len(counted)} methods{to_the_end} show a sign of collapse"
+    firsts = Counter(measure for method in broken for measure in method.first_measures)
     count = max(firsts.values())
     if count == 1:
         return f"{shown}; no two share the first."
     most_frequent = [measure for measure in SIGNS if firsts[measure] == count]
-    methods_in_words = "all" if count == len(first_measures) else str(count)
-    is_alone = sum(measures == most_frequent for measures in first_measures.values()) == count
+    methods_in_words = "all" if count == len(broken) else str(count)
+    is_alone = sum(method.first_measures == most_frequent for method in broken) == count
     verb = "is" if len(most_frequent) == 1 else "are"
     place = "the first" if is_alone else "among the first"
     signs = " and ".join(_labels(most_frequent))
     return f"{shown}; for {methods_in_words} of them {signs} {verb} {place}."
+
+
+def _additivity_in_words(methods: Sequence[_MethodAtEnd]) -> str:
+    """The range of AFF of a further edit that succeeds, before the stream and after it; empty without any."""
+    forgetting: dict[int, list[float]] = {}
+    for method in methods:
+        aff, success = (curve(method.measures, measure)["mean"] for measure in ("AFF", "ES"))
+        for edits in {0, method.edits} & set(aff.index):
+            if success.get(edits, 0.0) > MOST_RECORDS:
+                forgetting.setdefault(int(edits), []).append(100 * aff[edits])
+    ranges = [
+        f"{_range_in_words(values)} % after {edits:,}"
+        for edits, values in sorted(forgetting.items())
+    ]
+    if not ranges:
+        return ""
+    return f"A further edit that succeeds in most records has an AFF of {', and of '.join(ranges)} edits."
 
 
 def _labels(measures: Sequence[str]) -> list[str]:
@@ -425,13 +439,6 @@ def _range_in_words(values: Sequence[float]) -> str:
     """The least and the largest, rounded to whole numbers; one number where they are equal."""
     low, high = f"{min(values):.0f}", f"{max(values):.0f}"
     return low if low == high else f"{low} to {high}"
-
-
-def _first_measures(measures: pd.DataFrame) -> list[str]:
-    """All measures that show a sign of collapse at the first checkpoint that has one."""
-    signs = {measure: edits for measure, edits in first_signs(measures).items() if edits}
-    first = min(signs.values(), default=0)
-    return [measure for measure, edits in signs.items() if edits == first]
 
 
 def lifelong_caption(run: Run) -> str:
