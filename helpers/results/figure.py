@@ -35,7 +35,7 @@ CHAPTERS = {
     "06": ("thinkedit.figures", "thinkedit.case"),
     "07": ("explorer.one_edit",),
     "08": ("behaviour.figures",),
-    "09": ("comparison.figures", "gates.figures"),
+    "09": ("comparison.figures", "comparison.wording", "gates.figures"),
     "10": ("lifelong.figures",),
 }
 _REGISTRY: dict[str, Drawing] = {}

@@ -17,7 +17,6 @@ import pandas as pd
 from pandas import DataFrame as Table
 
 from helpers.editing.editors import distinct, method_label
-from helpers.records import comparable
 from helpers.results.archive import HALF_SHOWN, ArchiveError, Run, TableKey
 from helpers.results.notes import AnyTable, ShownTable, as_shown, with_note, with_power
 from helpers.results.statistics import (
@@ -59,8 +58,6 @@ MEASURES = ("IFR", "CKP")
 SHARES = ("Efficacy", "Generalisation", "Specificity")
 PRICE = ("Efficacy", "IFR", SUCCESSFUL, "CKP")  # of APP: what it is a price for, and what is paid
 LONGER = "2 or more"
-# How a fact is worded next to the edit of its graph.
-FACT_WORDINGS = ("worded as the edit", "same last word", "other words")
 PLACEBO_MEASURES = ("IFR", OWN, "CKP")
 ORDER_MEASURES = ("Efficacy", "IFR", "CKP")
 UNEDITED_AGAIN = "unedited, again"  # a method's name: what a second draw keeps of the first
@@ -606,47 +603,6 @@ def ratios_by_wording(run: Run, terms_of_measure: Table) -> pd.Series:
     ratio_of_edit = capped_ratios(sums_of(terms_of_measure))
     wordings = ratio_of_edit.index.map(wording_of_edit)
     return ratio_of_edit.set_axis(wordings).rename_axis("relation")
-
-
-def wording_of_facts_table(run: Run, methods: Sequence[str]) -> ShownTable:
-    """What edits made alone leave of facts about other subjects, by how a fact is worded next to the edit.
-
-    A fact's part left is capped at 1. Its wording is the edit prompt's, another that ends in the same word,
-    or another. Intervals are over the edits' wordings. For packaged graphs, which have texts.
-    """
-    edits = {edit.case_id: edit for edit in load_edited_graphs(run.about.source["layout"])}
-    scores_before = run.tables[str(TableKey("exact", "none", BEFORE))]
-    rows_of_methods = []
-    for method in methods:
-        scores_after = run.tables[str(TableKey("exact", method, "independent"))]
-        known_facts = metrics.facts_table(scores_before, scores_after).query("known_before")
-        parts_left = []
-        for known_fact in known_facts.to_dict("records"):
-            edit = edits[known_fact["case_id"]]
-            fact = edit.facts[known_fact["item"]]
-            if comparable(fact.subject) != comparable(edit.subject):
-                part_left = min(1.0, known_fact["after"] / known_fact["before"])
-                words = _wording_next_to(edit.prompt, fact.prompt)
-                parts_left.append((words, edit.prompt, part_left))
-        by_words = Table(parts_left, columns=["words", "relation", "left"]).set_index("relation")
-        row_of_method: dict[str, object] = {"model": model_of(run), "method": method}
-        for wording, of_wording in by_words.groupby("words")["left"]:
-            row_of_method[str(wording)] = (
-                f"{with_interval(fraction_interval(of_wording))} ({len(of_wording)})"
-            )
-        rows_of_methods.append(row_of_method)
-    note = (
-        "part left of facts about other subjects, with 95 % intervals over the edits' wordings; in brackets"
-        " the number of facts"
-    )
-    return with_note(Table(rows_of_methods, columns=[*METHOD_KEYS, *FACT_WORDINGS]), note)
-
-
-def _wording_next_to(edit_prompt: str, fact_prompt: str) -> str:
-    same, same_end, other = FACT_WORDINGS
-    if fact_prompt == edit_prompt:
-        return same
-    return same_end if fact_prompt.split()[-1] == edit_prompt.split()[-1] else other
 
 
 def known_table(runs: Sequence[Run], *, rule: Known = DEFAULT) -> Table:

@@ -266,20 +266,6 @@ def test_intervals_by_wording_are_of_edits_that_share_a_prompt():
     assert high - low > over_edits["CKP high"] - over_edits["CKP low"]
 
 
-def test_facts_about_other_subjects_are_counted_by_how_they_are_worded():
-    run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m@editors")
-    cells = row(tables.wording_of_facts_table(run, ["memoir"]).table, "memoir")
-    counts, sums = [], []
-    for words in tables.FACT_WORDINGS:
-        mean, _, rest = cells[words].partition(" ")
-        counts.append(int(rest.rpartition("(")[2].rstrip(")")))
-        sums.append(float(mean) * counts[-1])
-    terms = terms_of_runs((run,)).query("method == 'memoir' and measure == 'CKP'")
-    assert sum(counts) == len(terms)
-    parts_left = np.minimum(terms["ratio"], 1.0)
-    assert sum(sums) / sum(counts) == pytest.approx(parts_left.mean(), abs=0.01)
-
-
 def test_the_authors_repository_is_shown_as_it_prints():
     table = tables.scalability_table().set_index(["model", "method"])
     assert len(table) == 16
