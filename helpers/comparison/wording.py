@@ -6,7 +6,7 @@ wording changes facts about other subjects that are worded alike. Packaged graph
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ from helpers.results.archive import Run, TableKey, archive
 from helpers.results.figure import figure
 from helpers.results.looks import method_line
 from helpers.results.notes import ShownTable, with_note
-from helpers.results.statistics import Estimate, fraction_interval
+from helpers.results.statistics import FEWEST, Estimate, fraction_interval
 from helpers.results.style import with_caption
 from helpers.results.text import footer, with_interval
 from helpers.thinkedit import metrics
@@ -78,21 +78,23 @@ def _words_next_to(edit_prompt: str, fact_prompt: str) -> str:
 def wording_table(*runs: Run) -> ShownTable:
     """What each method leaves of facts about other subjects, by how they are worded next to the edit.
 
-    Intervals are over the edits' wordings; in brackets is the number of facts.
+    Intervals are over the edits' wordings, or over facts where these are fewer than ``FEWEST``.
     """
     rows = []
     for run in runs:
         for method in methods_alone(run):
             left_by_words = others_left(run, method).groupby("words")["left"]
             cells = {
-                str(words): f"{with_interval(fraction_interval(left))} ({len(left)})"
+                str(
+                    words
+                ): f"{with_interval(fraction_interval(left))} ({len(left)}; {left.index.nunique()})"
                 for words, left in left_by_words
             }
             names = {"model": run.about.source["model"], "method": method_label(method)}
             rows.append({**names, **cells})
     note = (
-        "part left of known facts about other subjects, with 95 % intervals over the edits' wordings; in"
-        " brackets the number of facts"
+        "part left of known facts about other subjects; in brackets the numbers of facts and of their edits'"
+        f" wordings; 95 % intervals over wordings, or over facts where these are fewer than {FEWEST}"
     )
     columns = ["model", "method", AS_EDIT, SAME_END, OTHER_WORDS]
     return with_note(pd.DataFrame(rows, columns=columns), note)
@@ -117,7 +119,8 @@ def runs_of(model: str) -> list[Run]:
 def breadth(runs: Sequence[Run]) -> Figure:
     """What editors leave of the subject's other facts, and of other subjects' facts by their last word.
 
-    A panel a model with further editors, each edit made alone. Intervals are over the edits' wordings.
+    A panel a model with further editors, each edit made alone. Intervals are over the edits' wordings, or
+    over edits or facts where these are fewer than ``FEWEST``.
     """
     runs_by_model = {run.about.source["model"]: runs_of(run.about.source["model"]) for run in runs}
     shown = {model: found for model, found in runs_by_model.items() if len(found) > 1}
@@ -143,7 +146,7 @@ def breadth(runs: Sequence[Run]) -> Figure:
         for of_kinds in left_by_method.values()
     ]
     numbers = f"n = {min(counts)} to {max(counts)} edits made alone"
-    notes = ("95 % intervals over their wordings", "MEND: undertrained")
+    notes = (f"95 % intervals over wordings ({FEWEST} or more) or facts", "MEND: undertrained")
     caption = footer(shown_runs, numbers, *notes, with_app=False)
     return with_caption(fig, _in_words(left_by_model), caption)
 
@@ -181,21 +184,22 @@ def _draw_methods(axes: Axes, left_by_method: dict[str, dict[str, Estimate]]) ->
 
 
 def _in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
-    """Of the first model the methods whose interval of a kind of fact is below one half."""
+    """Of the first model the methods that leave less than half, in the mean, of each kind of fact."""
     (model, left_by_method), *_ = left_by_model.items()
     own, same_end, _ = _KINDS
     losing_own, losing_alike = (
-        [name for name, of_kinds in left_by_method.items() if of_kinds[kind].high < 0.5]
+        {name for name, of_kinds in left_by_method.items() if of_kinds[kind].mean < 0.5}
         for kind in (own, same_end)
     )
-    if not (losing_own and losing_alike):
-        return "What editors leave of known facts, by subject and by wording"
-    return (
-        f"On {model} {_labels(losing_own)} lose most of the subject's other facts, and"
-        f" {_labels(losing_alike)} most of other subjects' facts that are asked with the edit's last word"
-    )
+    groups = [
+        (losing_own - losing_alike, "most of the subject's other facts"),
+        (losing_alike - losing_own, "most of other subjects' facts with the edit's last word"),
+        (losing_own & losing_alike, "most of both"),
+    ]
+    losses = [f"{_labels(methods)} lose {facts}" for methods, facts in groups if methods]
+    return f"On {model}, in the mean, {'; '.join(losses)}"
 
 
-def _labels(methods: Sequence[str]) -> str:
+def _labels(methods: Iterable[str]) -> str:
     *others, last = sorted(map(method_label, methods))
     return f"{', '.join(others)} and {last}" if others else last
