@@ -111,7 +111,8 @@ def survival(run: Run) -> Figure:
     _name_methods(fig, panels[0, 0])
     words = {"now": "requests", "locality": "known facts", "exam": "questions"}
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS)
-    return with_caption(fig, so_what(run)[0].removesuffix("."), caption)
+    finding = so_what(run)[0].removesuffix(".").replace(" %", "\u00a0%")  # no line begins with it
+    return with_caption(fig, finding, caption)
 
 
 def _limit_perplexity(axes: Axes) -> None:
