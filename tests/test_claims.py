@@ -1317,13 +1317,14 @@ def test_overwriting_in_notebook_10():
     )
     tests = stream_table(inserted, overwritten).table.set_index(["method", "measure"])
     now = tests.xs("efficacy now", level="measure")
-    labels = ["UltraEdit", "FT-M", "MEND", "Memory (BM25)"]
-    assert "−3.2 ± 11.0, 2.0 ± 11.1, −8.6 ± 10.8 and 3.3 ± 14.1 points" in text
+    labels = ["UltraEdit", "FT-M", "MEND", "Memory (BM25)", "GRACE"]
+    assert "−3.2 ± 11.0, 2.0 ± 11.1, −8.6 ± 10.8, 3.3 ± 14.1 and −3.0 ± 5.2 points" in text
     assert now.loc[labels, "difference"].tolist() == [
         "-3.2 ± 11.0",
         "+2.0 ± 11.1",
         "-8.6 ± 10.8",
         "+3.3 ± 14.1",
+        "-3.0 ± 5.2",
     ]
     assert {*now.loc[labels, "Holm"]} == {"inconclusive"}
     assert now.loc[labels[:3], "detectable"].astype(float).max() < 16

@@ -57,4 +57,7 @@ def test_the_figure_has_a_panel_for_each_model_with_further_editors():
     assert panel.get_title() == MODEL
     assert "MEMOIR" in [label.get_text() for label in panel.get_yticklabels()]
     title = fig.get_suptitle()
-    assert "AlphaEdit, MEMIT, RECT and ROME lose most of the subject's other facts;" in title
+    assert (
+        "AlphaEdit, EMMET (e = 0), ENCORE, MEMIT, RECT and ROME lose most of the subject's other facts;"
+        in title
+    )
