@@ -114,7 +114,7 @@ def runs_of(model: str) -> list[Run]:
     main=MAIN_RUN,
     needs=("exact", "chains"),
     together=True,
-    when=is_recalled,
+    when=lambda run: is_recalled(run) and len(runs_of(run.about.source["model"])) > 1,
 )
 def breadth(runs: Sequence[Run]) -> Figure:
     """What editors leave of the subject's other facts, and of other subjects' facts by their last word.
@@ -122,8 +122,7 @@ def breadth(runs: Sequence[Run]) -> Figure:
     A panel a model with further editors, each edit made alone. Intervals are over the edits' wordings, or
     over edits or facts where these are fewer than ``FEWEST``.
     """
-    runs_by_model = {run.about.source["model"]: runs_of(run.about.source["model"]) for run in runs}
-    shown = {model: found for model, found in runs_by_model.items() if len(found) > 1}
+    shown = {run.about.source["model"]: runs_of(run.about.source["model"]) for run in runs}
     left_by_model = {model: _left_by_method(found) for model, found in shown.items()}
     fig = plt.figure(figsize=(10.2, 4.8), layout="constrained")
     grid = fig.add_gridspec(2, len(shown), height_ratios=[20, 1])

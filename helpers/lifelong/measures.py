@@ -95,23 +95,23 @@ def estimate(measures: pd.DataFrame, measure: str, edits: int) -> Estimate:
         made = rows_of("made")
         made_items = made.loc[made["value"] == 1.0, "item"]
         now = rows_of("now")
-        return interval(_by_unit(now[now["item"].isin(made_items)]), METRICS[measure].kind)
+        return interval(values_by_unit(now[now["item"].isin(made_items)]), METRICS[measure].kind)
     if measure == "perplexity":
-        changes = _loss_changes(_by_unit(rows_of("text")))
+        changes = _loss_changes(values_by_unit(rows_of("text")))
         if np.isinf(changes).any():
             return Estimate(float("inf"), float("nan"), float("nan"), len(changes))
         change = mean_interval(changes)
         mean, low, high = np.exp([change.mean, change.low, change.high])
         return Estimate(float(mean), float(low), float(high), change.n)
-    values = _by_unit(rows_of(measure).dropna(subset=["value"]))
+    values = values_by_unit(rows_of(measure).dropna(subset=["value"]))
     if measure in ("weights", "change", "bytes", "seconds"):
         largest = float(values.max()) if len(values) else float("nan")
         return Estimate(largest, float("nan"), float("nan"), len(values))
     return interval(values, METRICS[measure].kind)
 
 
-def _by_unit(rows: pd.DataFrame) -> pd.Series:
-    """Values of one measure; units that repeat are relations to an interval, single items are none."""
+def values_by_unit(rows: pd.DataFrame) -> pd.Series:
+    """Values of one measure, an item each; to an interval, units that repeat are relations."""
     values = pd.Series(rows["value"].to_numpy(float), pd.Index(rows["item"], name="item"))
     if not rows["unit"].duplicated().any():
         return values

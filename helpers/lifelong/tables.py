@@ -18,6 +18,7 @@ from helpers.lifelong.measures import (
     estimate,
     first_signs,
     measures_of_run,
+    values_by_unit,
 )
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, method_notes, with_note
@@ -213,37 +214,45 @@ def control_table(run: Run, control: str) -> ShownTable:
 def stream_table(first: Run, second: Run) -> ShownTable:
     """The ``second`` stream minus the ``first``, for methods of both, after the most edits that both have.
 
-    Unpaired tests of the means over subjects or facts; *detectable* is the smallest difference that they
-    could have shown. Holm's correction is for all tests of the table.
+    Unpaired tests, by subject where subjects repeat; *detectable* is the smallest difference that they could
+    have shown. Holm's correction is for all tests of the table.
     """
     rows_of_first = {(method, mode): measures for method, mode, measures in first_order_rows(first)}
-    tests: dict[tuple[str, int, str], tuple[Contrast, float]] = {}
+    rows = []
+    p_values = []
     for method, mode, of_second in first_order_rows(second):
         of_first = rows_of_first.get((method, mode))
-        if of_first is None:
+        common = {*of_first["edits"]} & {*of_second["edits"]} if of_first is not None else set()
+        if of_first is None or not common:
             continue
-        edits = max({*of_first["edits"]} & {*of_second["edits"]})
+        edits = max(common)
         for measure in _COMPARED_STREAMS:
-            values = [_values_at(measures, measure, edits) for measures in (of_first, of_second)]
+            values = [
+                values_by_unit(
+                    measures[(measures["edits"] == edits) & (measures["measure"] == measure)]
+                )
+                for measures in (of_first, of_second)
+            ]
             test = unpaired_means(*values)
-            tests[track_label(method, mode), edits, measure] = test, detectable(*values)
-    corrected = holm([test.p_value for test, _ in tests.values()])
-    rows = [
-        {
-            "method": label,
-            "edits": edits,
-            "measure": METRICS[measure].label,
-            "difference": in_points(test.difference, signed=True),
-            "detectable": f"{100 * smallest:.1f}",
-            "p": f"{test.p_value:.3f}",
-            "Holm": "differs" if p_value < LEVEL else INCONCLUSIVE,
-        }
-        for ((label, edits, measure), (test, smallest)), p_value in zip(
-            tests.items(), corrected, strict=True
-        )
-    ]
-    note = "points, with 95 % intervals; unpaired t-tests (Welch), Holm for all tests of the table"
-    return with_note(pd.DataFrame(rows), note)
+            p_values.append(test.p_value)
+            rows.append(
+                {
+                    "method": track_label(method, mode),
+                    "edits": edits,
+                    "measure": METRICS[measure].label,
+                    first.about.source["dataset"]: in_points(estimate(of_first, measure, edits)),
+                    second.about.source["dataset"]: in_points(estimate(of_second, measure, edits)),
+                    "difference": in_points(test.difference, signed=True),
+                    "detectable": f"{100 * detectable(*values):.1f}",
+                    "p": f"{test.p_value:.3f}",
+                }
+            )
+    verdicts = ["differs" if p < LEVEL else INCONCLUSIVE for p in holm(p_values)]
+    note = (
+        "percent and points, with 95 % intervals; unpaired t-tests (Welch), by subject where subjects repeat;"
+        " Holm for all tests of the table"
+    )
+    return with_note(pd.DataFrame(rows).assign(Holm=verdicts), note)
 
 
 def _change_at_last(first: pd.DataFrame, second: pd.DataFrame, measure: str) -> Contrast:
@@ -341,10 +350,12 @@ def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
         )
         if behind:
             (next_best, *_), _ = _highest(behind, lambda method: method.now)
-            change = _change_at_last(best_now[0].measures, next_best.measures, "now").difference
-            difference = in_points(change, signed=True)
+            difference = ""
+            if next_best.edits == best_now[0].edits:
+                change = _change_at_last(best_now[0].measures, next_best.measures, "now").difference
+                difference = f" ({in_points(change, signed=True)} points)"
             most_now += (
-                f"; {next_best.label} gives {100 * next_best.now:.0f} % ({difference} points)"
+                f"; {next_best.label} gives {100 * next_best.now:.0f} %{difference}"
                 f"{_reworded([next_best])}"
             )
     if highest_now > 0 and best_now == best_at_once:
@@ -354,11 +365,12 @@ def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
         )
     forgetful = min(best_at_once, key=lambda method: method.now)
     as_many = [method.label for method in best_at_once if method is not forgetful]
-    like_others = f", like {' and '.join(as_many)}," if as_many else ""
-    return (
-        f"{after} {most_now}; {forgetful.label}{like_others} gives {highest_at_once:.0f} % right after their"
-        f" turn, and {100 * forgetful.now:.0f} % now."
-    )
+    at_once = f"{highest_at_once:.0f} % right after their turn"
+    if as_many:
+        at_once = (
+            f"as many as {' and '.join(as_many)} right after their turn, {highest_at_once:.0f} %"
+        )
+    return f"{after} {most_now}; {forgetful.label} gives {at_once}, and {100 * forgetful.now:.0f} % now."
 
 
 def _highest(

@@ -57,7 +57,7 @@ LOOKS = {
     "kn": Look(RED, "X"),
     "mend": Look(GREY, "*"),
     "grace": Look(BLACK, "p"),
-    "memoir": Look(GREEN, "h"),
+    "memoir": Look(VERMILION, "h"),
     "in-context": Look(GREEN, "H"),
     "ike": Look(GREEN, "8"),
     "memory-bm25": Look(SKY, "^"),

@@ -241,7 +241,7 @@ def test_two_streams_are_compared_at_their_last_common_checkpoint_without_pairs(
     first, second = (
         Run(
             f"tiny_{name}",
-            About({}),
+            About({"dataset": name}),
             {
                 f"measures: {method}, turns of 1, order 0": rows.rename(
                     columns={"edits": "case_id"}
@@ -306,7 +306,7 @@ def test_words_about_one_method_of_several_name_it(run):
         run, memit=memit.assign(value=memit["value"].mask(memit["measure"] == "at once", 1.0))
     )
     assert so_what(as_many)[0].endswith(
-        "; MEMIT in turns of 10, like UltraEdit, gives 100 % right after their turn, and 50 % now."
+        "; MEMIT in turns of 10 gives as many as UltraEdit right after their turn, 100 %, and 50 % now."
     )
     equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
     assert so_what(equal)[0].startswith(

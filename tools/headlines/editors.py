@@ -6,7 +6,13 @@ from helpers.comparison.measures import GRAPHS, LISTS, TEXT, models_of, stored_r
 from helpers.editing.editors import distinct, method_label
 from helpers.results.archive import archive
 from helpers.thinkedit.metrics import DEEP, OWN
-from helpers.thinkedit.tables import difference_table, is_recalled, split_app, terms_of_runs
+from helpers.thinkedit.tables import (
+    difference_table,
+    is_recalled,
+    split_app,
+    technique_table,
+    terms_of_runs,
+)
 from tools.headlines.headline import Headline, UnsupportedError, ranged
 from tools.headlines.thinkedit import edits_alone, wording_count
 
@@ -51,21 +57,24 @@ def headlines() -> list[Headline]:
         facts = "the subject's other facts" if measure == OWN else "facts about other subjects"
         label = f"part left of {facts}, {method_label(method)} ({deep})"
         numbers.append((label, ranged(vars(estimates[measure]))))
-    editors = distinct(dict.fromkeys(key.method.partition("+")[0] for key in on_both))
-    model_count = len(models_of({key: rows[key] for key in on_both}))
     wording_counts = " to ".join(str(count) for count in sorted({min(wordings), max(wordings)}))
-    counts = f"{len(editors)} editors and {model_count} models"
+    counts = []
+    for model in models_of({key: rows[key] for key in on_both}):
+        of_model = [key.method.partition("+")[0] for key in on_both if key.model == model]
+        counts.append(f"{len(distinct(dict.fromkeys(of_model)))} on {model}")
     return [
         Headline(
             "09",
             "No editor here leaves most of its edits without a chain to the old fact and also preserves most"
             " of the other facts, about the subject and about others",
-            f"We compare means of {counts} with all measures stored and all chains scored. If more than half"
+            "We compare means of the editors with these measures stored and all chains scored"
+            f" ({', '.join(counts)}). If more than half"
             " of an editor's edits are *deep* (no chain of known facts leads to the old one), it loses on"
             " average more than half of the subject's other facts or, as MEMOIR and (on Gemma) GRACE do, of"
             " the facts about other subjects (their intervals of deep edits and of these facts include"
             " half). With APP, MEMIT's and ROME's edits keep more of the subject's facts, and fewer edits are"
-            " deep.",
+            f" deep; on SmolLM2 only {_success('memit+app'):.2f} and {_success('rome+app'):.2f} of them"
+            " succeed.",
             tuple(numbers),
             "09_front",
             "Shown for SmolLM2 135M, Gemma 3 270M and Qwen2.5-Coder 1.5B, dequantised from 4 bits; PEAK-CF"
@@ -74,6 +83,13 @@ def headlines() -> list[Headline]:
             " shown: larger models; sequences.",
         )
     ]
+
+
+def _success(method: str) -> float:
+    """The share of a method's edits of what SmolLM2 recalls that make the new object the more probable."""
+    terms = terms_of_runs((archive("thinkedit").get(_RUN),))
+    efficacy = technique_table(terms, mode="independent").set_index("method")["Efficacy"]
+    return float(efficacy[method])
 
 
 def _check_app() -> None:
