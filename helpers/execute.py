@@ -117,9 +117,8 @@ def checked_plan(params_file: Path, *, folder: Path = RUNS) -> PlannedRun:
         params_of(notebook, params).check(params_file)
     try:
         check_device(params.get("device", "cpu"))
-        if (
-            "results" in params
-        ):  # some file of the store, which is written only after a model is loaded
+        if "results" in params:
+            # Some file of the store, which is written only after a model is loaded.
             check_place(REPOSITORY / params["results"] / "settings.json")
     except UserError as error:
         raise UserError(f"{params_file}: {error}") from error

@@ -21,7 +21,7 @@ from helpers.behaviour.agreement import (
 )
 from helpers.behaviour.prediction import predictor_table
 from helpers.comparison.measures import NAMING, RowKey, stored_rows
-from helpers.comparison.wording import AS_EDIT, OTHER_WORDS, SAME_END, wording_table
+from helpers.comparison.wording import AS_EDIT, OTHER_WORDS, SAME_END, facts_by_wording_table
 from helpers.costs.held_out_answers import (
     FOREIGN,
     HALF,
@@ -1292,7 +1292,7 @@ def test_facts_by_their_wording_in_notebook_09():
     text = text_of("09")
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m")
     further = archive("thinkedit").get(f"{run.name}@editors")
-    table = wording_table(run, further).table.set_index("method")
+    table = facts_by_wording_table(run, further).table.set_index("method")
     first = table.map(lambda cell: float(cell[:4]) if cell[0].isdigit() else np.nan)
     alike, others = first[AS_EDIT], first[OTHER_WORDS]
     by_subject = ["ROME", "MEMIT", "AlphaEdit", "RECT"]

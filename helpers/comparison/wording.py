@@ -6,7 +6,7 @@ wording changes facts about other subjects that are worded alike. Packaged graph
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ from helpers.results.looks import method_line
 from helpers.results.notes import ShownTable, with_note
 from helpers.results.statistics import FEWEST, Estimate, fraction_interval
 from helpers.results.style import with_caption
-from helpers.results.text import footer, with_interval
+from helpers.results.text import footer, names_in_words, with_interval
 from helpers.thinkedit import metrics
 from helpers.thinkedit.knowgic import load_edited_graphs
 from helpers.thinkedit.metrics import OWN
@@ -75,7 +75,7 @@ def _words_next_to(edit_prompt: str, fact_prompt: str) -> str:
     return SAME_END if fact_prompt.split()[-1] == edit_prompt.split()[-1] else OTHER_WORDS
 
 
-def wording_table(*runs: Run) -> ShownTable:
+def facts_by_wording_table(*runs: Run) -> ShownTable:
     """What each method leaves of facts about other subjects, by how they are worded next to the edit.
 
     Intervals are over the edits' wordings, or over facts where these are fewer than ``FEWEST``.
@@ -83,15 +83,11 @@ def wording_table(*runs: Run) -> ShownTable:
     rows = []
     for run in runs:
         for method in methods_alone(run):
-            left_by_words = others_left(run, method).groupby("words")["left"]
-            cells = {
-                str(
-                    words
-                ): f"{with_interval(fraction_interval(left))} ({len(left)}; {left.index.nunique()})"
-                for words, left in left_by_words
-            }
-            names = {"model": run.about.source["model"], "method": method_label(method)}
-            rows.append({**names, **cells})
+            row = {"model": run.about.source["model"], "method": method_label(method)}
+            for words, left in others_left(run, method).groupby("words")["left"]:
+                estimate = with_interval(fraction_interval(left))
+                row[str(words)] = f"{estimate} ({len(left)}; {left.index.nunique()})"
+            rows.append(row)
     note = (
         "part left of known facts about other subjects; in brackets the numbers of facts and of their edits'"
         f" wordings; 95 % intervals over wordings, or over facts where these are fewer than {FEWEST}"
@@ -100,12 +96,12 @@ def wording_table(*runs: Run) -> ShownTable:
     return with_note(pd.DataFrame(rows, columns=columns), note)
 
 
-def runs_of(model: str) -> list[Run]:
+def recalled_runs(model: str) -> list[Run]:
     """The stored runs of what a model recalls: of the main editors, and of further ones."""
     stored = archive("thinkedit")
     name = f"{model}_recalled-{model}"
-    found = [stored.known(name), stored.known(f"{name}@editors")]
-    return [run for run in found if run]
+    main_and_further = [stored.known(name), stored.known(f"{name}@editors")]
+    return [run for run in main_and_further if run]
 
 
 @figure(
@@ -114,7 +110,7 @@ def runs_of(model: str) -> list[Run]:
     main=MAIN_RUN,
     needs=("exact", "chains"),
     together=True,
-    when=lambda run: is_recalled(run) and len(runs_of(run.about.source["model"])) > 1,
+    when=lambda run: is_recalled(run) and len(recalled_runs(run.about.source["model"])) > 1,
 )
 def breadth(runs: Sequence[Run]) -> Figure:
     """What editors leave of the subject's other facts, and of other subjects' facts by their last word.
@@ -122,8 +118,8 @@ def breadth(runs: Sequence[Run]) -> Figure:
     A panel a model with further editors, each edit made alone. Intervals are over the edits' wordings, or
     over edits or facts where these are fewer than ``FEWEST``.
     """
-    shown = {run.about.source["model"]: runs_of(run.about.source["model"]) for run in runs}
-    left_by_model = {model: _left_by_method(found) for model, found in shown.items()}
+    shown = {run.about.source["model"]: recalled_runs(run.about.source["model"]) for run in runs}
+    left_by_model = {model: _left_by_method(stored_runs) for model, stored_runs in shown.items()}
     fig = plt.figure(figsize=(10.2, 4.8), layout="constrained")
     grid = fig.add_gridspec(2, len(shown), height_ratios=[20, 1])
     for column, (model, left_by_method) in enumerate(left_by_model.items()):
@@ -138,7 +134,7 @@ def breadth(runs: Sequence[Run]) -> Figure:
     below = fig.add_subplot(grid[1, :])
     below.set_axis_off()
     below.legend(handles=handles, loc="center", ncols=len(_KINDS), fontsize=8, frameon=False)
-    shown_runs = [run for found in shown.values() for run in found]
+    shown_runs = [run for stored_runs in shown.values() for run in stored_runs]
     counts = [
         of_kinds[OWN].n
         for left_by_method in left_by_model.values()
@@ -147,7 +143,7 @@ def breadth(runs: Sequence[Run]) -> Figure:
     numbers = f"n = {min(counts)} to {max(counts)} edits made alone"
     notes = (f"95 % intervals over wordings ({FEWEST} or more) or facts", "MEND: undertrained")
     caption = footer(shown_runs, numbers, *notes, with_app=False)
-    return with_caption(fig, _in_words(left_by_model), caption)
+    return with_caption(fig, _losses_in_words(left_by_model), caption)
 
 
 def _left_by_method(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:
@@ -182,7 +178,7 @@ def _draw_methods(axes: Axes, left_by_method: dict[str, dict[str, Estimate]]) ->
     axes.tick_params(axis="y", labelsize=8)
 
 
-def _in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
+def _losses_in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
     """Of the first model the methods that leave less than half, in the mean, of each kind of fact."""
     (model, left_by_method), *_ = left_by_model.items()
     own, same_end, _ = _KINDS
@@ -195,10 +191,9 @@ def _in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
         (losing_alike - losing_own, "most of other subjects' facts with the edit's last word"),
         (losing_own & losing_alike, "most of both"),
     ]
-    losses = [f"{_labels(methods)} lose {facts}" for methods, facts in groups if methods]
+    losses = [
+        f"{names_in_words(sorted(map(method_label, methods)))} lose {facts}"
+        for methods, facts in groups
+        if methods
+    ]
     return f"On {model}, in the mean, {'; '.join(losses)}"
-
-
-def _labels(methods: Iterable[str]) -> str:
-    *others, last = sorted(map(method_label, methods))
-    return f"{', '.join(others)} and {last}" if others else last

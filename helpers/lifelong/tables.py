@@ -23,7 +23,7 @@ from helpers.lifelong.measures import (
 from helpers.results.archive import Run
 from helpers.results.notes import ShownTable, method_notes, with_note
 from helpers.results.statistics import LEVEL, Contrast, detectable, holm, paired, unpaired_means
-from helpers.results.text import INCONCLUSIVE, caption, in_points, with_interval
+from helpers.results.text import INCONCLUSIVE, caption, in_points, names_in_words, with_interval
 
 _OF_REQUESTS = (
     "at once",
@@ -368,7 +368,7 @@ def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
     at_once = f"{highest_at_once:.0f} % right after their turn"
     if as_many:
         at_once = (
-            f"as many as {' and '.join(as_many)} right after their turn, {highest_at_once:.0f} %"
+            f"as many as {names_in_words(as_many)} right after their turn, {highest_at_once:.0f} %"
         )
     return f"{after} {most_now}; {forgetful.label} gives {at_once}, and {100 * forgetful.now:.0f} % now."
 
@@ -390,8 +390,8 @@ def _reworded(methods: Sequence[_MethodAtEnd]) -> str:
 
 def _give(methods: Sequence[_MethodAtEnd]) -> str:
     """Methods as the subject of a sentence, with its verb."""
-    *others, last = [method.label for method in methods]
-    return f"{', '.join(others)} and {last} give" if others else f"{last} gives"
+    verb = "gives" if len(methods) == 1 else "give"
+    return f"{names_in_words(method.label for method in methods)} {verb}"
 
 
 def _first_signs_in_words(methods: Sequence[_MethodAtEnd]) -> str:

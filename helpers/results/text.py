@@ -7,7 +7,7 @@ relations for a test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,12 @@ def corrected_verdicts(evidence: Sequence[Evidence]) -> list[str]:
         ):
             verdicts[index] = verdict
     return verdicts
+
+
+def names_in_words(names: Iterable[str]) -> str:
+    """Names as a sentence lists them, such as ``FT-M, ROME and MEMIT``."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def findings_table(evidence: Sequence[Evidence]) -> ShownTable:
