@@ -17,7 +17,7 @@ from tests.conftest import PATIENCE, start_lab
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 _COPY = re.compile(r"`(cp -r notebooks (\w+))`")
 _START = re.compile(r"`\.venv/bin/jupyter lab\b([^`]*)`")
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)|<img\b")
+_IMAGE = re.compile(r"!\[.*?\]\([^)]*\)|<img\b")  # an interval in the text has brackets of its own
 # The width of each image of the markdown cells; null while one of them is loading.
 _WIDTHS = """
 const images = [...document.querySelectorAll(".jp-MarkdownOutput img")];
