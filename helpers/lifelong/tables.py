@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,18 +178,18 @@ def on_top_change_table(run: Run) -> ShownTable:
     return with_note(table.reset_index(), note)
 
 
-def control_table(run: Run, control: str) -> ShownTable:
+def control_table(run: Run, control: str, methods: Collection[str] = ()) -> ShownTable:
     """Methods minus a ``control`` with turns of the same size and order, at the last checkpoint of both.
 
-    Paired tests on the same requests (by subject), known facts and exam questions; *Holm* says which
-    differences survive the correction for all tests of the table.
+    All methods of the run, or the named ones. Paired tests on the same requests (by subject), known facts and
+    exam questions; *Holm* says which differences survive the correction for all tests of the table.
     """
     rows_of_control = {
         mode: measures for method, mode, measures in first_order_rows(run) if method == control
     }
     tests: dict[tuple[str, str], Contrast] = {}
     for method, mode, measures in first_order_rows(run):
-        if method == control or mode not in rows_of_control:
+        if method == control or mode not in rows_of_control or (methods and method not in methods):
             continue
         for measure in _COMPARED:
             label = track_label(method, mode)

@@ -215,6 +215,9 @@ def test_a_control_is_compared_with_methods_of_its_turns_on_the_same_items():
         == "MEMIT accumulated in turns of 10"
     )
     assert control_table(run, "alphaedit").table.empty
+    assert control_table(run, "memit-seq", methods=["lora"]).table.empty
+    named = control_table(run, "memit-seq", methods=["memit"]).table
+    assert set(named["method"]) == {"MEMIT in turns of 10"}
 
 
 def test_a_method_that_ended_early_is_compared_at_its_last_checkpoint():
