@@ -769,17 +769,17 @@ def test_every_editor_of_notebook_09():
     }
     plain = {m: e for (m, placebo), e in small.items() if "+" not in m and not placebo}
     assert (
-        "ES is 94 % or more for every plain editor but KN (41.3 [31.7, 52.0]), R-ROME (77.1" in text
+        "ES is 94 % or more for every plain editor but KN, R-ROME, UltraEdit and ENCORE, which"
+        in text
     )
     below = {m for m, e in plain.items() if "ES" in e and e["ES"].mean < 0.94}
     assert below == {"kn", "r-rome", "ultraedit", "encore"}
-    assert "and ENCORE (87.2 [75.1, 94.2]), which stops early" in text
-    assert in_points(plain["encore"]["ES"]) == "87.2 [75.1, 94.2]"
-    assert "EMMET with e = 0 has an AFF of 81.4 and ENCORE of 68.1" in text
-    assert [f"{100 * plain[m]['AFF'].mean:.1f}" for m in ("emmet", "encore")] == ["81.4", "68.1"]
-    assert in_points(plain["kn"]["ES"]) == "41.3 [31.7, 52.0]"
+    assert "UltraEdit's ES is 77.1 [63.6, 86.9], but its new answers are named after 0.8" in text
+    assert in_points(plain["ultraedit"]["ES"]) == "77.1 [63.6, 86.9]"
 
-    assert "49.3 % of MEMIT's and AlphaEdit's, 38.0 % of ROME's, 24.7 % of FT-M's" in text
+    assert (
+        "49.3 % of MEMIT's and AlphaEdit's, 38.0 % of ROME's, 24.7 % of FT-M's and 12.7 %" in text
+    )
     named = {m: f"{100 * e[NAMING].mean:.1f}" for m, e in plain.items() if NAMING in e}
     named_equally = {method for method, share in named.items() if share == "49.3"}
     assert "after 74.2 [61.9, 83.3] % of MEMOIR's edits (n = 120), 49.3 %" in text
@@ -792,13 +792,7 @@ def test_every_editor_of_notebook_09():
         "12.7",
         "0.0",
     ]
-    assert (
-        "LoRA's new answers are named after 32.5 % of its edits. UltraEdit's are named after"
-        in text
-    )
-    assert named["lora"] == "32.5"
     assert in_points(plain["ultraedit"][NAMING]) == "0.8 [0.0, 11.5]"
-    assert {plain[m][NAMING].n for m in ("lora", "ultraedit")} == {120}
     assert "plain ones have an AFF of 21.4 (UltraEdit) to 87.6 (ROME)" in text
     weights = ("ft-l", "ft-m", "kn", "memit", "mend", "rome", "ultraedit", "ft-bf", "lora")
     forgotten = {m: plain[m]["AFF"].mean for m in weights}
@@ -806,13 +800,20 @@ def test_every_editor_of_notebook_09():
         "ultraedit",
         "rome",
     )
-    assert "(ES 100.0 [89.1, 100.0]) and reaches 91.2 [79.7, 97.3] % of the paraphrases" in text
-    assert in_points(plain["lora"]["GS"]) == "91.2 [79.7, 97.3]"
-    assert "Of LoRA's edits 0.57 are deep; it leaves 0.43 and 0.41" in text
-    assert [f"{plain['lora'][m].mean:.2f}" for m in (DEEP, OWN, "CKP")] == ["0.57", "0.43", "0.41"]
-    assert "UltraEdit (0.72 and 0.38) and FT-BF (0.67 and 0.62)" in text
-    others = [f"{plain[m][x].mean:.2f}" for m in ("ultraedit", "ft-bf") for x in (OWN, "CKP")]
-    assert others == ["0.72", "0.38", "0.67", "0.62"]
+    assert "LoRA reaches 91.2 [79.7, 97.3] % at an LS of 41.0 [30.5, 52.7]" in text
+    assert [in_points(plain["lora"][m]) for m in ("GS", "LS")] == [
+        "91.2 [79.7, 97.3]",
+        "41.0 [30.5, 52.7]",
+    ]
+    assert "MEND loses most of both" in text
+    assert all(plain["mend"][kind].high < 0.5 for kind in (OWN, "CKP"))
+    assert (
+        "FT-M, UltraEdit and FT-BF leave 0.67 to 0.72 of the subject's other facts, and 0.32"
+        in text
+    )
+    wider = [plain[m] for m in ("ft-m", "ultraedit", "ft-bf")]
+    assert [f"{end(e[OWN].mean for e in wider):.2f}" for end in (min, max)] == ["0.67", "0.72"]
+    assert [f"{end(e[DEEP].mean for e in wider):.2f}" for end in (min, max)] == ["0.32", "0.46"]
     lowest = min(
         (key for key in small if "AFF" in small[key] and not key[1]),
         key=lambda key: small[key]["AFF"].mean,
@@ -835,7 +836,6 @@ def test_every_editor_of_notebook_09():
     exam = [e["right answers"] for e in plain.values() if "right answers" in e]
     assert len(exam) == 4
     assert all(change.low < 0 < change.high for change in exam)
-    assert with_interval(plain["ft-m"]["perplexity"], digits=3) == "1.002 [1.001, 1.003]"
     assert DEEP not in rows[RowKey("qwen2.5-coder-1.5b", "rome")].estimates
 
 
@@ -1070,16 +1070,16 @@ def test_memoir_against_others_in_notebook_09():
             "-0.2 ± 8.3",
             "inconclusive",
         ),
-        "AFF hard MEMOIR - ROME": ("40.1 points [25.2, 50.8]", "-40.1 [-50.8, -25.2]", "reversed"),
-        "AFF hard MEMOIR - MEMIT": ("31.9 [17.6, 44.7]", "-31.9 [-44.7, -17.6]", "reversed"),
+        "AFF hard MEMOIR - MEMIT": (
+            "31.9 points [17.6, 44.7] lower",
+            "-31.9 [-44.7, -17.6]",
+            "reversed",
+        ),
     }
     for measure, (words, difference, verdict) in quoted.items():
         assert words in text
         assert verdicts.loc[measure, "difference"] == difference
         assert verdicts.loc[measure, "Holm"] == verdict
-    for measure in ("ES", "GS"):
-        for other in ("ROME", "MEMIT"):
-            assert verdicts.loc[f"{measure} MEMOIR - {other}", "Holm"] == "inconclusive"
     states = [by_state(archive("scorers").get(name)) for name in names]
     p_values = []
     for other, points in (("MEMIT", "25.0 points [8.5, 38.3]"), ("FT-M", "48.3 [27.5, 62.9]")):
@@ -1092,13 +1092,14 @@ def test_memoir_against_others_in_notebook_09():
     assert 3 * max(p_values) < LEVEL
     rows = stored_rows()
     of_memoir = rows[RowKey("smollm2-135m", "memoir")].estimates
-    assert "and MEMOIR 90.0 [77.5, 97.3] % at 84.5 [71.7, 92.7] (ES 100.0 [89.1, 100.0])" in text
-    assert [in_points(of_memoir[m]) for m in ("GS", "LS", "ES")] == [
+    assert "87.2 and 90.0 [77.5, 97.3] % at 93.1 and 84.5 [71.7, 92.7]" in text
+    assert [in_points(of_memoir[m]) for m in ("GS", "LS")] == [
         "90.0 [77.5, 97.3]",
         "84.5 [71.7, 92.7]",
-        "100.0 [89.1, 100.0]",
     ]
-    assert "Of MEMOIR's 0.61 [0.50, 0.71] are deep; it leaves 0.80 [0.74, 0.85]" in text
+    assert (
+        "Of MEMOIR's edits 0.61 [0.50, 0.71] are deep. It leaves 0.80 [0.74, 0.85] of the" in text
+    )
     assert "MEMOIR leaves 0.46 [0.37, 0.54] of them (n = 97), MEMIT 0.87" in text
     assert [with_interval(of_memoir[m]) for m in (DEEP, OWN, "CKP")] == [
         "0.61 [0.50, 0.71]",
@@ -1151,7 +1152,6 @@ def test_icd_next_to_app_on_lists_in_notebook_09():
         in text
     )
     assert "with APP 28.5 and 60.9. Between the two we find no difference" in text
-    assert "49.6 and 66.3 %, with icd 48.2 and 54.5 %, with APP 33.5 and 37.8 %" in text
     tests = findings_table(icd_against_app(by_record)).table.set_index("measure")
     noise = tests.loc[[f"ANF hard {editor}+ICD - {editor}+APP" for editor in ("FT-M", "ROME")]]
     assert "by 14.8 points [4.1, 22.7] with FT-M and 16.7 [5.6, 24.8] with ROME (n = 47" in text
@@ -1174,27 +1174,21 @@ def test_icd_next_to_app_in_notebook_09():
     run = archive("thinkedit").get("smollm2-135m_recalled-smollm2-135m@shown")
     terms = terms_of_runs((run,))
     measures = ("Efficacy", "Generalisation", OWN, "IFR", "CKP", DEEP)
-    differences = {}
+    differences, verdicts = {}, {}
     for than in ("rome", "rome+app", "ft-m", "memit", "memit+app"):
         how = {"mode": "independent", "than": than, "measures": measures}
         table = difference_table(terms, terms, **how).table
         for row in table.to_dict("records"):
-            differences[row["method"], than, row["measure"]] = row["difference"]
+            key = row["method"], than, row["measure"]
+            differences[key], verdicts[key] = row["difference"], row["Holm"]
     claims = {
         ("rome+icd", "rome", OWN): ("icd 0.21 [0.06, 0.33]", "+0.21 [+0.06, +0.33]"),
         ("rome+app", "rome", OWN): ("and APP 0.11 [0.02, 0.21]", "+0.11 [+0.02, +0.21]"),
         ("rome+app", "rome", "Efficacy"): ("lower by 0.39 [0.08, 0.64]", "-0.39 [-0.64, -0.08]"),
-        ("rome+icd", "rome", "IFR"): ("ROME's by 0.09 [0.04, 0.18]", "+0.09 [+0.04, +0.18]"),
-        ("rome+icd", "rome", DEEP): ("lower by 0.50 [0.20, 0.75]", "-0.50 [-0.75, -0.20]"),
+        ("rome+icd", "rome", DEEP): ("0.50 [0.20, 0.75] fewer edits", "-0.50 [-0.75, -0.20]"),
         ("rome+icd", "rome+app", OWN): ("(+0.11 [−0.04, 0.23])", "+0.11 [-0.04, +0.23]"),
         ("rome+icd", "rome+app", "IFR"): ("(IFR −0.31 [−0.40, −0.16])", "-0.31 [-0.40, -0.16]"),
         ("rome+icd", "rome+app", "CKP"): ("(CKP −0.10 [−0.19, −0.03])", "-0.10 [-0.19, -0.03]"),
-        ("memit+icd", "memit", OWN): ("icd and APP leave 0.21 more", "+0.21 [+0.07, +0.32]"),
-        ("memit+app", "memit", OWN): ("icd and APP leave 0.21 more", "+0.21 [+0.04, +0.34]"),
-        ("memit+icd", "memit+app", "IFR"): ("(IFR −0.35 [−0.44, −0.19])", "-0.35 [-0.44, -0.19]"),
-        ("memit+icd", "memit+app", "CKP"): ("(CKP −0.07 [−0.16, −0.02])", "-0.07 [-0.16, -0.02]"),
-        ("memit+icd", "memit", "IFR"): ("higher by 0.10 [0.05, 0.19]", "+0.10 [+0.05, +0.19]"),
-        ("memit+icd", "memit", DEEP): ("0.61 [0.30, 0.86] fewer", "-0.61 [-0.86, -0.30]"),
         ("ft-m+icd", "ft-m", OWN): ("icd keeps 0.06 [0.01, 0.14] more", "+0.06 [+0.01, +0.14]"),
         ("ft-m+app", "ft-m", "Generalisation"): (
             "with the new answer falls by 0.69 [0.37, 0.89]",
@@ -1204,6 +1198,17 @@ def test_icd_next_to_app_in_notebook_09():
     for key, (words, difference) in claims.items():
         assert words in text
         assert differences[key] == difference
+    assert "MEMIT repeats this, but for efficacy, in which we find no difference" in text
+    for objective, than in (("+icd", ""), ("+app", ""), ("+icd", "+app")):
+        for measure in (OWN, "IFR", "CKP", DEEP):
+            of_both = [
+                verdicts[f"{editor}{objective}", f"{editor}{than}", measure]
+                for editor in ("rome", "memit")
+            ]
+            assert of_both[0] == of_both[1], (objective, than, measure, of_both)
+    for objective, than in (("+icd", ""), ("+app", ""), ("+icd", "+app")):
+        key = f"memit{objective}", f"memit{than}", "Efficacy"
+        assert verdicts[key] == "inconclusive"
     assert "in all 18 edits" in text
     assert "With APP all edits still succeed at their own prompt" in text
     efficacy = technique_table(terms, mode="independent").set_index("method")["Efficacy"]
@@ -1248,16 +1253,12 @@ def test_editors_that_change_no_weights_in_notebook_09():
     }
     for words in (
         "38.3 points [12.2, 60.0] more than after MEMIT's",
-        "62.5 points [41.0, 76.6] in the chat template, where the share is 80.0 %",
-        "30.0 [13.9, 42.3] with an instruction, where it is 38.3 %",
+        "62.5 points [41.0, 76.6] in the chat template and 30.0 [13.9, 42.3] with an instruction",
         "after 58.3 [44.4, 71.2] % of the edits on SmolLM2, but after 0.8 and 0.0 %",
-        "it is 40.8 % with an instruction; in the template (26.7 %)",
     ):
         assert words in text
     of_grace = [100 * further["GRACE"][form].mean() for form in points]
     assert of_grace == pytest.approx([58.3, 0.8, 0.0], abs=0.05)
-    of_ike = [100 * further["IKE"][form].mean() for form in ("chat, greedy", "asked, greedy")]
-    assert of_ike == pytest.approx([26.7, 40.8], abs=0.05)
     for form in points:  # the memory finds its statement at every edit prompt
         assert (further["Memory (BM25)"][form] == further["In context"][form]).all()
     on_gemma = states["gemma3-270m_peak-cf@editors"]["In context"]["free, greedy"]
@@ -1303,10 +1304,6 @@ def test_facts_by_their_wording_in_notebook_09():
         "GRACE leaves 0.23, MEMOIR 0.01 and FT-M 0.30, and 0.92 or more of those in other" in text
     )
     assert others[by_wording].min() == 0.92
-    assert (
-        "it leaves 0.89 of the facts that are worded as the edit and 0.53 of those in other" in text
-    )
-    assert (alike["In context"], others["In context"]) == (0.89, 0.53)
 
 
 @pytest.mark.slow
@@ -1339,14 +1336,13 @@ def test_costs_of_edits_in_notebook_09():
     costs = archive("edit_costs").get("smollm2-135m_peak-cf").tables["costs"].set_index("method")
     seconds = costs["cpu_seconds"]
     assert (
-        "MEND's and UltraEdit's edits take 0.06 and 0.10 CPU seconds, FT-M's 1.7, LoRA's 2.8"
+        "MEND's and UltraEdit's edits take 0.06 and 0.10 CPU seconds, FT-M's 1.7, MEMIT's 6.5"
         in text
     )
-    names = ("mend", "ultraedit", "ft-m", "lora", "memit", "rome", "rome+app", "ft-m+app")
+    names = ("mend", "ultraedit", "ft-m", "memit", "rome", "rome+app", "ft-m+app")
     assert [f"{seconds[name]:.2f}" for name in names[:2]] == ["0.06", "0.10"]
     assert [f"{seconds[name]:.1f}" for name in names[2:]] == [
         "1.7",
-        "2.8",
         "6.5",
         "10.0",
         "16.3",
