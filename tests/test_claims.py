@@ -879,17 +879,17 @@ def test_edits_in_a_row_of_notebook_10():
     run = archive("lifelong").get("smollm2-135m_counterfact")
     measures = {method: table for method, _, table in first_order_rows(run)}
     memory, ultraedit, mend = (measures[m] for m in ("memory-bm25", "ultraedit", "mend"))
-    assert "the new answer to 59.0 % [48.7, 68.7] of a sample of all of them" in text
+    assert "the new answer to 59.0 % [48.7, 68.7] of a sample of all requests" in text
     assert in_points(estimate(memory, "now", 1000)) == "59.0 [48.7, 68.7]"
     assert "it has kept 90.5 % of those that it gave at once" in text
     assert f"{100 * estimate(memory, 'retention', 1000).mean:.1f}" == "90.5"
     assert "more than a third of the known facts change (first figure)" in text
     assert max(estimate(memory, "locality", edits).mean for edits in (1, 3)) < 2 / 3
-    assert "It gives 17.0 % [10.2, 25.8] of the sampled requests and has kept 30.8 %" in text
+    assert "UltraEdit gives 17.0 % [10.2, 25.8] of the sampled requests now" in text
     assert in_points(estimate(ultraedit, "now", 1000)) == "17.0 [10.2, 25.8]"
     assert "the norm of no matrix has grown by more than 0.1 %" in text
     assert 1 < estimate(ultraedit, "weights", 1000).mean < 1.0015
-    assert "After 1,000 edits it gives none of the sampled requests, no known fact keeps" in text
+    assert "it gives none of the sampled requests, and no known fact keeps its next token" in text
     assert estimate(mend, "now", 1000).mean == estimate(mend, "locality", 1000).mean == 0.0
     ftm, memit = measures["ft-m"], measures["memit"]
     assert "right after its turn (100.0 % [88.4, 100.0]), as with GRACE" in text
@@ -903,18 +903,11 @@ def test_edits_in_a_row_of_notebook_10():
     assert in_points(estimate(ftm, "now", 1000)) == "6.0 [2.2, 12.6]"
     assert "Of the known facts 4.2 % [0.5, 14.3] keep their next token" in text
     assert in_points(estimate(ftm, "locality", 1000)) == "4.2 [0.5, 14.3]"
-    assert "It gives 86.7 % [69.3, 96.2] of the latest requests" in text
-    assert in_points(estimate(memit, "at once", 1000)) == "86.7 [69.3, 96.2]"
-    assert "49.0 ± 10.2 % of all requests now. Free text names 48.0 % [37.9, 58.2]" in text
-    assert in_points(estimate(memit, "now", 1000)) == "49.0 ± 10.2"
-    assert in_points(estimate(memit, "free text", 1000)) == "48.0 [37.9, 58.2]"
-    assert "Only 8.3 % [2.3, 20.0] of the known facts keep" in text
+    assert "This hides that 8.3 % [2.3, 20.0] of the known facts keep" in text
     assert in_points(estimate(memit, "locality", 1000)) == "8.3 [2.3, 20.0]"
-    assert "37.0 % [30.3, 44.1] of the exam's answers are right. Perplexity" in text
-    assert in_points(estimate(memit, "exam", 1000)) == "37.0 [30.3, 44.1]"
     assert "of the exam's answers are right (unedited: 57.5)" in text
     assert f"{100 * estimate(memory, 'exam', 0).mean:.1f}" == "57.5"
-    assert "Perplexity is only 1.53 times the unedited model's" in text
+    assert "Its perplexity is only 1.53 times the unedited model's" in text
     assert f"{estimate(memit, 'perplexity', 1000).mean:.2f}" == "1.53"
     ftbf = measures["ft-bf"]
     assert (
@@ -922,8 +915,6 @@ def test_edits_in_a_row_of_notebook_10():
     )
     assert in_points(estimate(ftbf, "now", 30)) == "3.3 [0.1, 17.2]"
     assert ending(ftbf) == "collapsed at 30"
-    assert "more probable than the old one for 40.0 % of them" in text
-    assert f"{100 * estimate(ftbf, 'new above old', 30).mean:.1f}" == "40.0"
 
 
 def test_grace_of_notebook_10():
@@ -935,8 +926,6 @@ def test_grace_of_notebook_10():
     shares_now = {name: estimate(table, "now", 1000).mean for name, table in measures.items()}
     assert max(shares_now, key=shares_now.__getitem__) == "grace"
     assert in_points(estimate(grace, "now", 1000)) == "93.0 [86.1, 97.1]"
-    assert "free text after their prompts names 88.0 % [80.0, 93.6]" in text
-    assert in_points(estimate(grace, "free text", 1000)) == "88.0 [80.0, 93.6]"
     assert (
         "All known facts keep their next token, and its gate acts after none of the exam's" in text
     )
@@ -990,28 +979,21 @@ def test_alphaedit_its_control_and_the_orders_of_notebook_10():
     text = text_of("10")
     run = archive("lifelong").get("smollm2-135m_counterfact")
     rows = {method: table for method, _, table in first_order_rows(run)}
-    measures = ("now", "at once", "free text", "locality", "exam")
+    measures = ("now", "locality", "exam")
     shares_of_control, shares_of_alphaedit = (
         [in_points(estimate(rows[method], measure, 1000)) for measure in measures]
         for method in ("memit-seq", "alphaedit")
     )
-    assert "gives 85.0 % [76.5, 91.4] of a sample of all requests now, the highest" in text
-    assert "It gives 96.7 % [82.8, 99.9] of the latest ones right after their turn" in text
-    assert "AlphaEdit gives 83.0 % [74.2, 89.8] and 93.3 % [77.9, 99.2]" in text
-    assert "Free text names 90.0 % [82.4, 95.1] and 86.0 % [77.6, 92.1]" in text
+    assert "They give 85.0 % [76.5, 91.4] and 83.0 % [74.2, 89.8] of a sample of all" in text
     assert "16.7 % [7.5, 30.2] and 39.6 % [25.8, 54.7] of the known facts keep their next" in text
     assert "43.5 % [36.5, 50.7] and 45.0 % [38.0, 52.2] of the exam's answers are right" in text
     assert shares_of_control == [
         "85.0 [76.5, 91.4]",
-        "96.7 [82.8, 99.9]",
-        "90.0 [82.4, 95.1]",
         "16.7 [7.5, 30.2]",
         "43.5 [36.5, 50.7]",
     ]
     assert shares_of_alphaedit == [
         "83.0 [74.2, 89.8]",
-        "93.3 [77.9, 99.2]",
-        "86.0 [77.6, 92.1]",
         "39.6 [25.8, 54.7]",
         "45.0 [38.0, 52.2]",
     ]
@@ -1019,16 +1001,9 @@ def test_alphaedit_its_control_and_the_orders_of_notebook_10():
     del now["grace"]  # changes no weight
     assert max(now, key=now.__getitem__) == "memit-seq"
     reworded = {method: estimate(table, "generality", 1000) for method, table in rows.items()}
-    assert "and 30.0 % [21.2, 40.0] of the paraphrases, the highest share of the table" in text
+    assert "gives 30.0 % [21.2, 40.0] of the paraphrases, the highest share of the table" in text
     assert max(reworded, key=lambda method: reworded[method].mean) == "memit-seq"
     assert in_points(reworded["memit-seq"]) == "30.0 [21.2, 40.0]"
-    assert "A matrix has 1.28 and 1.60 times its norm, and an edit takes 4.20 and 4.84 CPU" in text
-    costs = [
-        f"{estimate(rows[method], name, 1000).mean:.2f}"
-        for name in ("weights", "seconds")
-        for method in ("memit-seq", "alphaedit")
-    ]
-    assert costs == ["1.28", "1.60", "4.20", "4.84"]
     compared = control_table(run, "memit-seq").table.set_index(["method", "measure"])
     differences = compared["minus MEMIT accumulated"]
     plain, projected = "MEMIT in turns of 100", "AlphaEdit in turns of 100"
@@ -1038,20 +1013,15 @@ def test_alphaedit_its_control_and_the_orders_of_notebook_10():
     assert "(second table; now: −2.0 ± 8.3 points)" in text
     assert differences[projected, "efficacy now"] == "-2.0 ± 8.3"
     assert "AlphaEdit keeps 22.9 points [4.5, 40.0] more known facts (n = 48)" in text
-    assert "and gives 9.0 points [0.5, 17.2] fewer paraphrases" in text
-    assert differences[projected, "generality now"] == "-9.0 [-17.2, -0.5]"
     assert differences[projected, "locality"] == "+22.9 [+4.5, +40.0]"
     assert set(compared.loc[projected, "Holm"]) == {"inconclusive"}
     ranges = {}
     for method in ("ultraedit", "memory-bm25"):
         tables = [table for name, _, table in method_rows(run) if name == method]
-        for measure in ("now", "locality"):
-            values = [100 * estimate(table, measure, 1000).mean for table in tables]
-            ranges[method, measure] = f"{min(values):.0f} to {max(values):.0f}", len(values)
-    assert "UltraEdit gives 17 to 25 % of all requests now and keeps the next token of 42" in text
-    assert "The memory gives 50 to 65 % and keeps all of them" in text
-    words = [("17 to 25", 3), ("42 to 46", 3), ("50 to 65", 3), ("100 to 100", 3)]
-    assert [*ranges.values()] == words
+        values = [100 * estimate(table, "now", 1000).mean for table in tables]
+        ranges[method] = f"{min(values):.0f} to {max(values):.0f}", len(values)
+    assert "UltraEdit gives 17 to 25 % of all requests now, and the memory 50 to 65 %" in text
+    assert ranges == {"ultraedit": ("17 to 25", 3), "memory-bm25": ("50 to 65", 3)}
 
 
 def test_memoir_against_others_in_notebook_09():
