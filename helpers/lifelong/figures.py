@@ -111,7 +111,8 @@ def survival(run: Run) -> Figure:
     _name_methods(fig, panels[0, 0])
     words = {"now": "requests", "locality": "known facts", "exam": "questions"}
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS)
-    finding = so_what(run)[0].removesuffix(".").replace(" %", "\u00a0%")  # no line begins with it
+    first_sentence = so_what(run).remembering[0]
+    finding = first_sentence.removesuffix(".").replace(" %", "\u00a0%")  # no line begins with it
     return with_caption(fig, finding, caption)
 
 
@@ -275,7 +276,7 @@ def first_to_collapse(run: Run) -> Figure:
     cells = (
         "edits when first beyond it; –: at none reached; empty: nothing to lose, or too few cases"
     )
-    return with_caption(fig, so_what(run)[1].removesuffix("."), _stream_footer(run, cells))
+    return with_caption(fig, so_what(run).collapse.removesuffix("."), _stream_footer(run, cells))
 
 
 _IN_CELL: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
@@ -321,8 +322,7 @@ def on_top_of_many(run: Run) -> Figure:
         axes.set_xticks(list(ticks.values()), [f"{edits:,}" for edits in ticks])
         axes.set_xlabel("edits before")
     _name_methods(fig, panels[0])
-    sentences = so_what(run)
-    finding = sentences[-1].removesuffix(".") if len(sentences) > 2 else "No further edit was made"
+    finding = so_what(run).additivity.removesuffix(".") or "No further edit was made"
     words = {"AFF": "records", "IFR": "graphs"}
     omitted = f"no mark: under {FEWEST_ON_TOP} graphs, ES ≤ ½"
     caption = _stream_footer(run, _counts_of_measures(run, words), _BARS, omitted)

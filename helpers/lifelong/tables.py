@@ -1,4 +1,4 @@
-"""What readers see of lifelong runs: the table of all methods, and three sentences made of it."""
+"""What readers see of lifelong runs: the table of all methods, and sentences made of it."""
 
 from __future__ import annotations
 
@@ -312,25 +312,42 @@ class _MethodAtEnd:
         return 100 * estimate(self.measures, "generality", self.edits).mean
 
 
-def so_what(run: Run) -> list[str]:
-    """Three sentences: who remembers, what breaks first, what a further edit does then.
+@dataclass(frozen=True)
+class SoWhat:
+    """What a run shows, in sentences.
 
-    Without the third where nothing was edited on top.
+    ``remembering`` begins with the method that gives the most requests after all edits. The next sentences
+    are about the method behind it, and about the one that gave the most right after their turn.
     """
+
+    remembering: tuple[str, ...]
+    collapse: str  # what breaks first
+    additivity: str  # what a further edit does; empty where nothing was edited on top
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of them, in the order in which they are read."""
+        return [*self.remembering, self.collapse, *filter(None, [self.additivity])]
+
+
+def so_what(run: Run) -> SoWhat:
+    """Who remembers, what breaks first, and what a further edit does then."""
     methods = [
         _MethodAtEnd.of(track_label(name, mode), measures)
         for name, mode, measures in first_order_rows(run)
     ]
-    sentences = [_remembering_in_words(methods), _first_signs_in_words(methods)]
-    additivity = _additivity_in_words(methods)
-    return [*sentences, additivity] if additivity else sentences
+    return SoWhat(
+        _remembering_in_words(methods),
+        _first_signs_in_words(methods),
+        _additivity_in_words(methods),
+    )
 
 
-def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
+def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> tuple[str, ...]:
     """Who gives the most requests now, in their own and in other words, and what is left of the most at once.
 
     The next method's difference from the first is of the same requests, with its interval. Of methods with
-    the same share at once the one that gives fewest now is the subject of the sentence.
+    the same share at once the sentence is about the one that gives fewest now.
     """
     last_edits = max(method.edits for method in methods)
     best_now, behind = _highest(methods, lambda method: method.now)
@@ -341,28 +358,17 @@ def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
     if len(methods) == 1:
         return (
             f"{after} {_give(methods)} {highest_now:.0f} % of the sampled requests, and"
-            f" {highest_at_once:.0f} % of the latest right after their turn."
+            f" {highest_at_once:.0f} % of the latest right after their turn.",
         )
-    most_now = "no method gives a sampled request"
+    sentences = [f"{after} no method gives a sampled request."]
     if highest_now > 0:
-        most_now = (
-            f"{_give(best_now)} the most sampled requests, {highest_now:.0f} %{_reworded(best_now)}"
-        )
+        most_now = f"the most sampled requests, {highest_now:.0f} %{_reworded(best_now)}"
+        sentences = [f"{after} {_give(best_now)} {most_now}."]
         if behind:
-            (next_best, *_), _ = _highest(behind, lambda method: method.now)
-            difference = ""
-            if next_best.edits == best_now[0].edits:
-                change = _change_at_last(best_now[0].measures, next_best.measures, "now").difference
-                difference = f" ({in_points(change, signed=True)} points)"
-            most_now += (
-                f"; {next_best.label} gives {100 * next_best.now:.0f} %{difference}"
-                f"{_reworded([next_best])}"
-            )
-    if highest_now > 0 and best_now == best_at_once:
-        return (
-            f"{after} {most_now}; {_give(best_now)} the most right after their turn,"
-            f" {highest_at_once:.0f} %."
-        )
+            sentences.append(_next_best_in_words(best_now[0], behind))
+        if best_now == best_at_once:
+            most_at_once = f"the most right after their turn, {highest_at_once:.0f} %"
+            return (*sentences, f"{_give(best_now)} {most_at_once}.")
     forgetful = min(best_at_once, key=lambda method: method.now)
     as_many = [method.label for method in best_at_once if method is not forgetful]
     at_once = f"{highest_at_once:.0f} % right after their turn"
@@ -370,7 +376,18 @@ def _remembering_in_words(methods: Sequence[_MethodAtEnd]) -> str:
         at_once = (
             f"as many as {names_in_words(as_many)} right after their turn, {highest_at_once:.0f} %"
         )
-    return f"{after} {most_now}; {forgetful.label} gives {at_once}, and {100 * forgetful.now:.0f} % now."
+    return (*sentences, f"{forgetful.label} gives {at_once}, and {100 * forgetful.now:.0f} % now.")
+
+
+def _next_best_in_words(best: _MethodAtEnd, behind: Sequence[_MethodAtEnd]) -> str:
+    """What the method after the ``best`` one gives now, with the difference if both have as many edits."""
+    (next_best, *_), _ = _highest(behind, lambda method: method.now)
+    difference = ""
+    if next_best.edits == best.edits:
+        change = _change_at_last(best.measures, next_best.measures, "now").difference
+        difference = f" ({in_points(change, signed=True)} points)"
+    share = f"{100 * next_best.now:.0f} %{difference}{_reworded([next_best])}"
+    return f"{next_best.label} gives {share}."
 
 
 def _highest(

@@ -153,20 +153,21 @@ def run() -> Run:
 def test_words_are_made_of_the_tables(run):
     assert track_label("memit", "turns of 10, order 0") == "MEMIT in turns of 10"
     assert track_label("memit", "turns of 1, order 2") == "MEMIT, order 2"
-    first, second, third = so_what(run)
+    shown = so_what(run)
     ultraedit_given, memit_given = np.ones(12), np.array([0, 1] * 6)
     less = in_points(paired(ultraedit_given, memit_given, "share").difference, signed=True)
-    assert first == (
-        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words; MEMIT in"
-        f" turns of 10 gives 50 % ({less} points), and 50 % in other words; UltraEdit gives the most right"
-        " after their turn, 100 %."
+    assert shown.remembering == (
+        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words.",
+        f"MEMIT in turns of 10 gives 50 % ({less} points), and 50 % in other words.",
+        "UltraEdit gives the most right after their turn, 100 %.",
     )
-    assert (
-        second == "2 of 2 methods show a sign of collapse; for all of them ‖W‖/‖W₀‖ is the first."
+    assert shown.collapse == (
+        "2 of 2 methods show a sign of collapse; for all of them ‖W‖/‖W₀‖ is the first."
     )
-    assert third == (
+    assert shown.additivity == (
         "A further edit that succeeds in most records has an AFF of 40 % after 0, and of 40 % after 30 edits."
     )
+    assert shown.sentences == [*shown.remembering, shown.collapse, shown.additivity]
     name = "measures: memit, turns of 10, order 0"
     memit = run.tables[name]
     is_failed = (memit["measure"] == "ES") & (memit["case_id"] == 30)
@@ -174,8 +175,8 @@ def test_words_are_made_of_the_tables(run):
         value=memit["value"].mask(is_failed | (memit["measure"] == "AFF"), 0.0)
     )
     assert lifelong_table(run).table.notna().any().all()  # no column is empty
-    *_, third = so_what(changed(run, memit=of_failed))
-    assert third.endswith("of 0 to 40 % after 0, and of 40 % after 30 edits.")
+    additivity = so_what(changed(run, memit=of_failed)).additivity
+    assert additivity.endswith("of 0 to 40 % after 0, and of 40 % after 30 edits.")
 
 
 def test_further_orders_are_in_the_table_and_not_in_figures_and_sentences(run):
@@ -284,15 +285,17 @@ def test_words_about_one_method_of_several_name_it(run):
     forgotten = memit.assign(value=memit["value"].where(memit["measure"] != "now", 0.0))
     forgotten = forgotten.assign(measure=forgotten["measure"].replace("made", "other"))
     mixed = changed(run, memit=forgotten, ultraedit=without(ultraedit, "weights"))
-    first, second, _ = so_what(mixed)
-    assert first.startswith(
-        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words; MEMIT"
+    shown = so_what(mixed)
+    assert shown.remembering[0] == (
+        "After 30 edits UltraEdit gives the most sampled requests, 100 %, and 100 % in other words."
     )
-    assert second == "Only MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    assert (
+        shown.collapse == "Only MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    )
     both_lost = changed(mixed, ultraedit=ultraedit.assign(value=0.0))
-    assert so_what(both_lost)[0] == (
-        "After 30 edits no method gives a sampled request; MEMIT in turns of 10 gives 50 % right after their"
-        " turn, and 0 % now."
+    assert so_what(both_lost).remembering == (
+        "After 30 edits no method gives a sampled request.",
+        "MEMIT in turns of 10 gives 50 % right after their turn, and 0 % now.",
     )
     forgetful = ultraedit.assign(
         value=ultraedit["value"].where(ultraedit["measure"] != "now", 0.25)
@@ -300,20 +303,22 @@ def test_words_about_one_method_of_several_name_it(run):
     less = in_points(
         paired(np.array([0, 1] * 6), np.full(12, 0.25), "share").difference, signed=True
     )
-    assert so_what(changed(run, memit=memit, ultraedit=forgetful))[0] == (
-        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 %, and 50 % in other words;"
-        f" UltraEdit gives 25 % ({less} points), and 100 % in other words; UltraEdit gives 100 %"
-        " right after their turn, and 25 % now."
+    assert so_what(changed(run, memit=memit, ultraedit=forgetful)).remembering == (
+        "After 30 edits MEMIT in turns of 10 gives the most sampled requests, 50 %, and 50 % in other words.",
+        f"UltraEdit gives 25 % ({less} points), and 100 % in other words.",
+        "UltraEdit gives 100 % right after their turn, and 25 % now.",
     )
     as_many = changed(
         run, memit=memit.assign(value=memit["value"].mask(memit["measure"] == "at once", 1.0))
     )
-    assert so_what(as_many)[0].endswith(
-        "; MEMIT in turns of 10 gives as many as UltraEdit right after their turn, 100 %, and 50 % now."
+    assert so_what(as_many).remembering[-1] == (
+        "MEMIT in turns of 10 gives as many as UltraEdit right after their turn, 100 %, and 50 % now."
     )
     equal = changed(run, memit=ultraedit.assign(value=1.0), ultraedit=ultraedit)
-    assert so_what(equal)[0].startswith(
-        "After 30 edits MEMIT in turns of 10 and UltraEdit give the most"
+    assert (
+        so_what(equal)
+        .remembering[0]
+        .startswith("After 30 edits MEMIT in turns of 10 and UltraEdit give the most")
     )
 
 
@@ -321,25 +326,27 @@ def test_words_about_a_run_of_one_method_count_nothing(run):
     (name, *_) = run.tables
     stored = run.tables[name]
     alone = Run(run.name, run.about, {name: stored})
-    first, second, _ = so_what(alone)
-    assert first == (
+    shown = so_what(alone)
+    assert shown.remembering == (
         "After 30 edits MEMIT in turns of 10 gives 50 % of the sampled requests, and 50 % of the latest right"
-        " after their turn."
+        " after their turn.",
     )
-    assert second == "MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
+    assert shown.collapse == "MEMIT in turns of 10 shows a sign of collapse, in ‖W‖/‖W₀‖ first."
     lost = stored.assign(value=stored["value"].where(stored["measure"] != "now", 0.0))
-    first, *_ = so_what(Run(run.name, run.about, {name: lost}))
-    assert first.startswith("After 30 edits MEMIT in turns of 10 gives 0 % of the sampled requests")
+    of_lost = so_what(Run(run.name, run.about, {name: lost}))
+    assert of_lost.remembering[0].startswith(
+        "After 30 edits MEMIT in turns of 10 gives 0 % of the sampled requests"
+    )
     whole = Run(run.name, run.about, {name: without(stored, "weights")})
-    assert so_what(whole)[1] == "No method shows a sign of collapse within 30 edits."
+    assert so_what(whole).collapse == "No method shows a sign of collapse within 30 edits."
 
 
 def test_a_method_that_was_stopped_without_a_sign_does_not_count(run):
     stored = without(run.tables["measures: ultraedit, turns of 1, order 0"], "weights")
     stopped = stored[stored["case_id"] <= 10]
     both = {f"measures: {name}, turns of 1, order 0": stopped for name in ("ft-bf", "ft-m")}
-    _, second, _ = so_what(Run(run.name, run.about, {**run.tables, **both}))
-    assert second == (
+    shown = so_what(Run(run.name, run.about, {**run.tables, **both}))
+    assert shown.collapse == (
         "2 of 2 methods that were asked after 30 edits show a sign of collapse; for all of them ‖W‖/‖W₀‖ is"
         " the first."
     )
@@ -349,8 +356,8 @@ def test_methods_that_break_differently_share_no_first_sign(run):
     memit, ultraedit = run.tables.values()
     lost = pd.DataFrame({"case_id": 10, "measure": "text", "value": [9.0], "item": 2, "unit": 2})
     broken = pd.concat([without(ultraedit, "weights"), lost])
-    _, second, _ = so_what(changed(run, memit=memit, ultraedit=broken))
-    assert second == "2 of 2 methods show a sign of collapse; no two share the first."
+    shown = so_what(changed(run, memit=memit, ultraedit=broken))
+    assert shown.collapse == "2 of 2 methods show a sign of collapse; no two share the first."
 
 
 def test_at_once_is_next_to_now(run):
@@ -367,8 +374,8 @@ def test_at_once_is_next_to_now(run):
 def test_a_sign_that_another_one_accompanies_is_among_the_first(run):
     memit, ultraedit = run.tables.values()
     lost = pd.DataFrame({"case_id": 10, "measure": "text", "value": [9.0], "item": 2, "unit": 2})
-    _, second, _ = so_what(changed(run, memit=memit, ultraedit=pd.concat([ultraedit, lost])))
-    assert second == (
+    shown = so_what(changed(run, memit=memit, ultraedit=pd.concat([ultraedit, lost])))
+    assert shown.collapse == (
         "2 of 2 methods show a sign of collapse; for all of them ‖W‖/‖W₀‖ is among the first."
     )
 
@@ -385,8 +392,8 @@ def test_signs_at_the_same_checkpoint_are_all_first(run):
         )
         for name, stored in run.tables.items()
     }
-    _, second, *_ = so_what(Run(run.name, run.about, tables))
-    assert second == (
+    shown = so_what(Run(run.name, run.about, tables))
+    assert shown.collapse == (
         "2 of 2 methods show a sign of collapse; for all of them ‖W‖/‖W₀‖ and perplexity ratio are the first."
     )
 

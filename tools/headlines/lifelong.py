@@ -36,13 +36,14 @@ def headlines(runs: Sequence[Run] | None = None) -> list[Headline]:
         return []
     comparison = max(long_enough, key=lambda each: (len(each.run.tables), each.edits))
     run = comparison.run
-    first, second, *_ = so_what(run)
+    shown = so_what(run)
+    finding, *others = shown.remembering
     return [
         Headline(
             "10",
-            first.removesuffix("."),
-            f"{_unedited_facts_in_words(run)}. {second} Requests are scored right after their turn (*at"
-            " once*) and after all edits (*now*), by their prompt or *in other words*.",
+            finding.removesuffix("."),
+            f"{' '.join(others)} {_unedited_facts_in_words(run)}. {shown.collapse} Requests are scored right"
+            " after their turn (*at once*) and after all edits (*now*), by their prompt or *in other words*.",
             _numbers(run),
             f"10_survival_{run.name}",
             f"Shown: {lifelong_caption(run).removeprefix('ours: ')}; intervals over subjects or facts. Not"
