@@ -768,11 +768,20 @@ def test_every_editor_of_notebook_09():
     }
     plain = {m: e for (m, placebo), e in small.items() if "+" not in m and not placebo}
     assert (
-        "ES is 94 % or more for every plain editor but KN, R-ROME, UltraEdit and ENCORE, which"
-        in text
+        "every plain editor but KN, R-ROME, UltraEdit, ENCORE, which stops early, and SimIE" in text
     )
     below = {m for m, e in plain.items() if "ES" in e and e["ES"].mean < 0.94}
-    assert below == {"kn", "r-rome", "ultraedit", "encore"}
+    assert below == {"kn", "r-rome", "ultraedit", "encore", "simie"}
+    assert (
+        "(ES 53.2 [37.2, 68.8]) and forgets half as much as MEMIT (AFF 39.8 [26.1, 54.9] and"
+        in text
+    )
+    of_simie = [in_points(plain["simie"][measure]) for measure in ("ES", "AFF")]
+    assert [*of_simie, in_points(plain["memit"]["AFF"])] == [
+        "53.2 [37.2, 68.8]",
+        "39.8 [26.1, 54.9]",
+        "79.4 [66.2, 88.6]",
+    ]
     assert "UltraEdit's ES is 77.1 [63.6, 86.9], but its new answers are named after 0.8" in text
     assert in_points(plain["ultraedit"]["ES"]) == "77.1 [63.6, 86.9]"
 
