@@ -22,7 +22,7 @@ from helpers.results.looks import method_line
 from helpers.results.notes import ShownTable, with_note
 from helpers.results.statistics import FEWEST, Estimate, fraction_interval
 from helpers.results.style import with_caption
-from helpers.results.text import footer, names_in_words, with_interval
+from helpers.results.text import footer, with_interval
 from helpers.thinkedit import metrics
 from helpers.thinkedit.knowgic import load_edited_graphs
 from helpers.thinkedit.metrics import OWN
@@ -179,7 +179,7 @@ def _draw_methods(axes: Axes, left_by_method: dict[str, dict[str, Estimate]]) ->
 
 
 def _losses_in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
-    """Of the first model the methods that leave less than half, in the mean, of each kind of fact."""
+    """Of the first model the number of methods that leave less than half, in the mean, of each kind of fact."""
     (model, left_by_method), *_ = left_by_model.items()
     own, same_end, _ = _KINDS
     losing_own, losing_alike = (
@@ -192,8 +192,8 @@ def _losses_in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -
         (losing_own & losing_alike, "most of both"),
     ]
     losses = [
-        f"{names_in_words(sorted(map(method_label, methods)))} lose {facts}"
+        f"{len(methods)} {'lose' if len(methods) > 1 else 'loses'} {facts}"
         for methods, facts in groups
         if methods
     ]
-    return f"On {model}, in the mean, {'; '.join(losses)}"
+    return f"Of {len(left_by_method)} editors on {model}, in the mean, {', '.join(losses)}"

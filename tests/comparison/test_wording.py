@@ -56,8 +56,7 @@ def test_the_figure_has_a_panel_for_each_model_with_further_editors():
     panel, _ = fig.axes
     assert panel.get_title() == MODEL
     assert "MEMOIR" in [label.get_text() for label in panel.get_yticklabels()]
-    title = fig.get_suptitle()
-    assert (
-        "AlphaEdit, EMMET (e = 0), ENCORE, MEMIT, RECT and ROME lose most of the subject's other facts;"
-        in title
+    lose_own = (
+        "Of 17 editors on smollm2-135m, in the mean, 8 lose most of the subject's other facts"
     )
+    assert lose_own in fig.get_suptitle().replace("\n", " ")
