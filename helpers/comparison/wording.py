@@ -179,7 +179,7 @@ def _draw_methods(axes: Axes, left_by_method: dict[str, dict[str, Estimate]]) ->
 
 
 def _losses_in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
-    """Of the first model the number of methods that leave less than half, in the mean, of each kind of fact."""
+    """How many methods of the first model leave less than half, in the mean, of each kind of fact."""
     (model, left_by_method), *_ = left_by_model.items()
     own, same_end, _ = _KINDS
     losing_own, losing_alike = (
