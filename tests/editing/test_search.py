@@ -47,7 +47,8 @@ def test_every_recorded_score_is_the_objectives(path):
 
 @pytest.mark.parametrize("path", SEARCHES, ids=lambda path: path.stem)
 def test_presets_state_where_the_objective_would_choose_otherwise(path):
-    sections = yaml.safe_load((PARAMS / "models" / f"{path.stem}.yaml").read_text())["editors"]
+    of_model = yaml.safe_load((PARAMS / "models" / f"{path.stem}.yaml").read_text())["editors"]
+    sections = yaml.safe_load((PARAMS / "generic.yaml").read_text())["of_any_model"] | of_model
     recorded = pd.read_csv(path)
     best = recorded.loc[recorded.groupby(["method", "records"])["score"].idxmax()]
     for method, point in zip(best["method"], best["point"], strict=True):
