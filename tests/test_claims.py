@@ -1073,7 +1073,9 @@ def test_simie_and_lora_in_notebook_10():
         ["efficacy now", "locality"], "minus MEMIT accumulated"
     ]
     assert of_accumulated.tolist() == ["-40.0 [-50.0, -28.5]", "+47.9 [+29.5, +63.6]"]
-    assert "(−5.0 [−10.7, 0.9] points); free text names 9.0 points [2.6, 15.1] fewer" in text
+    assert (
+        "is −5.0 [−10.7, 0.9] points; so near to zero a larger loss cannot show. Free text" in text
+    )
     assert against_ftm.loc["efficacy now", "minus FT-M"] == "-5.0 [-10.7, +0.9]"
     assert against_ftm.loc["efficacy now", "Holm"] == "inconclusive"
     assert against_ftm.loc["free text now", "minus FT-M"] == "-9.0 [-15.1, -2.6]"

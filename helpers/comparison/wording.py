@@ -96,7 +96,7 @@ def facts_by_wording_table(*runs: Run) -> ShownTable:
     return with_note(pd.DataFrame(rows, columns=columns), note)
 
 
-def recalled_runs(model: str) -> list[Run]:
+def recalled_runs_of(model: str) -> list[Run]:
     """The stored runs of what a model recalls: of the main editors, and of further ones."""
     stored = archive("thinkedit")
     name = f"{model}_recalled-{model}"
@@ -110,7 +110,7 @@ def recalled_runs(model: str) -> list[Run]:
     main=MAIN_RUN,
     needs=("exact", "chains"),
     together=True,
-    when=lambda run: is_recalled(run) and len(recalled_runs(run.about.source["model"])) > 1,
+    when=lambda run: is_recalled(run) and len(recalled_runs_of(run.about.source["model"])) > 1,
 )
 def breadth(runs: Sequence[Run]) -> Figure:
     """What editors leave of the subject's other facts, and of other subjects' facts by their last word.
@@ -118,7 +118,7 @@ def breadth(runs: Sequence[Run]) -> Figure:
     A panel a model with further editors, each edit made alone. Intervals are over the edits' wordings, or
     over edits or facts where these are fewer than ``FEWEST``.
     """
-    shown = {run.about.source["model"]: recalled_runs(run.about.source["model"]) for run in runs}
+    shown = {run.about.source["model"]: recalled_runs_of(run.about.source["model"]) for run in runs}
     left_by_model = {model: _left_by_method(stored_runs) for model, stored_runs in shown.items()}
     fig = plt.figure(figsize=(10.2, 4.8), layout="constrained")
     grid = fig.add_gridspec(2, len(shown), height_ratios=[20, 1])
@@ -143,7 +143,7 @@ def breadth(runs: Sequence[Run]) -> Figure:
     numbers = f"n = {min(counts)} to {max(counts)} edits made alone"
     notes = (f"95 % intervals over wordings ({FEWEST} or more) or facts", "MEND: undertrained")
     caption = footer(shown_runs, numbers, *notes, with_app=False)
-    return with_caption(fig, _losses_in_words(left_by_model), caption)
+    return with_caption(fig, _breadth_in_words(left_by_model), caption)
 
 
 def _left_by_method(runs: Sequence[Run]) -> dict[str, dict[str, Estimate]]:
@@ -178,7 +178,7 @@ def _draw_methods(axes: Axes, left_by_method: dict[str, dict[str, Estimate]]) ->
     axes.tick_params(axis="y", labelsize=8)
 
 
-def _losses_in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
+def _breadth_in_words(left_by_model: dict[str, dict[str, dict[str, Estimate]]]) -> str:
     """How many methods of the first model leave less than half, in the mean, of each kind of fact."""
     (model, left_by_method), *_ = left_by_model.items()
     own, same_end, _ = _KINDS

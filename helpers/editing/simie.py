@@ -5,7 +5,7 @@ target,
 
     P_t = P_{t-1} + K K^T,   P_0 = ridge I,      W_t = W_{t-1} + (W~ - W_{t-1}) K K^T P_t^{-1}
 
-(Guo et al. 2025, "Simulating the Ideal Editor"). It is the recursion of least squares: what earlier keys
+(Guo et al. 2025, "Towards Lifelong Model Editing via Simulating Ideal Editor"). It is the recursion of least squares: what earlier keys
 hold is changed less the oftener they were met. An edit that is made alone is the first of a sequence.
 
 The editor remembers nothing from turn to turn: upon AlphaEdit no earlier keys are protected, and UltraEdit's

@@ -11,7 +11,7 @@ from helpers.comparison.wording import (
     facts_by_wording_table,
     methods_alone,
     others_left,
-    recalled_runs,
+    recalled_runs_of,
 )
 from helpers.results.statistics import fraction_interval
 from helpers.results.text import with_interval
@@ -22,7 +22,7 @@ MODEL = "smollm2-135m"
 
 
 def test_every_known_fact_about_another_subject_counts_once():
-    _, further = recalled_runs(MODEL)
+    _, further = recalled_runs_of(MODEL)
     left = others_left(further, "memoir")
     assert {*left["words"]} == {AS_EDIT, SAME_END, OTHER_WORDS}
     terms = terms_of_runs((further,)).query("method == 'memoir' and measure == 'CKP'")
@@ -33,7 +33,7 @@ def test_every_known_fact_about_another_subject_counts_once():
 
 
 def test_the_table_has_intervals_over_wordings_and_the_number_of_facts():
-    _, further = recalled_runs(MODEL)
+    _, further = recalled_runs_of(MODEL)
     table = facts_by_wording_table(further).table.set_index("method")
     assert len(table) == len(methods_alone(further))
     left = others_left(further, "memoir")
@@ -43,7 +43,7 @@ def test_the_table_has_intervals_over_wordings_and_the_number_of_facts():
 
 
 def test_methods_are_plain_and_each_once():
-    main, _ = recalled_runs(MODEL)
+    main, _ = recalled_runs_of(MODEL)
     methods = methods_alone(main)
     assert "memit" in methods
     assert not any("+" in method for method in methods)
@@ -51,7 +51,7 @@ def test_methods_are_plain_and_each_once():
 
 
 def test_the_figure_has_a_panel_for_each_model_with_further_editors():
-    main, _ = recalled_runs(MODEL)
+    main, _ = recalled_runs_of(MODEL)
     fig = breadth([main])
     panel, _ = fig.axes
     assert panel.get_title() == MODEL
