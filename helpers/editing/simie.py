@@ -5,8 +5,9 @@ target,
 
     P_t = P_{t-1} + K K^T,   P_0 = ridge I,      W_t = W_{t-1} + (W~ - W_{t-1}) K K^T P_t^{-1}
 
-(Guo et al. 2025, "Towards Lifelong Model Editing via Simulating Ideal Editor"). It is the recursion of least squares: what earlier keys
-hold is changed less the oftener they were met. An edit that is made alone is the first of a sequence.
+(Guo et al. 2025, "Towards Lifelong Model Editing via Simulating Ideal Editor"). It is the recursion of
+least squares: what earlier keys hold is changed less the oftener they were met. An edit that is made alone
+is the first of a sequence.
 
 The editor remembers nothing from turn to turn: upon AlphaEdit no earlier keys are protected, and UltraEdit's
 statistics do not grow. What holds earlier edits is P alone.
